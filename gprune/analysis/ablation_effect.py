@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis import whatif
-from gprune.analysis.resampling import share_changed
+from gprune.analysis.decisions import share_changed
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Results
 from gprune.pruning.ranking import module_means

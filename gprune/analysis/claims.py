@@ -32,6 +32,8 @@ BASELINES = tuple(
     if not (method.control or method.learns or method.decision in ("none", "chosen")) and name != "wanda_sp_dense"
 )
 """competing published methods"""
+BASES = {"twflap": ("fang", "twflap")}
+"""baselines of a metric in order of preference, if not the method of the same name (the paper uses FANG)"""
 
 
 def repaired_id(repair: Repair) -> str:

@@ -1,12 +1,14 @@
 """Tables of the perplexity of every method on every text, and differences between methods.
 
 Section 4: perplexity of every method on every text, next to the dense model and the actual retention. All methods are
-evaluated on the same windows, so differences are tested in pairs.
+evaluated on the same windows, so differences are tested in pairs. The settings in which runs differ are here too.
 """
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ import pandas as pd
 
 from gprune.analysis.paired_test import Difference, Measurement, difference, difference_over_seeds, half_interval
 from gprune.evaluation.protocol import Marks, Stamp
+from gprune.study import Study
+from gprune.study.fields import documentation
 
 DENSE = "dense"
 
@@ -222,3 +226,132 @@ def _numbers(cell: Measurement, against: Measurement | None) -> dict[str, Any]:
         "windows": cell.windows,
         "protocol": cell.stamp.line if cell.stamp else "",
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One method on one text, against the dense model."""
+
+    method: str
+    perplexity: float
+    ratio: float
+    """perplexity divided by that of the dense model; infinite on overflow"""
+    low: float
+    """lower end of the 95% interval, on the scale of the mean loss"""
+    high: float
+    """upper end of the 95% interval"""
+    paired: bool
+    """whether both use the same windows"""
+    error: float = 0.0
+    """standard error of the mean loss, nats per token; 0 if unknown"""
+
+
+def costs(cells: list[Measurement]) -> list[Cost]:
+    """Return the cost of each pruned model on one text by rising perplexity; empty without the dense model."""
+    dense = next((cell for cell in cells if cell.method == DENSE), None)
+    if dense is None:
+        return []
+    return sorted((_cost(cell, dense) for cell in cells if cell.method != DENSE), key=lambda cost: cost.perplexity)
+
+
+def _cost(cell: Measurement, dense: Measurement) -> Cost:
+    if not np.isfinite(cell.perplexity):
+        return Cost(cell.method, cell.perplexity, float("inf"), float("inf"), float("inf"), False)
+    gap = difference(cell, dense)
+    # there is no interval for one window
+    half = gap.nats_margin if np.isfinite(gap.nats_margin) else 0.0
+    error = gap.nats_error if np.isfinite(gap.nats_error) else 0.0
+    ratio, low, high = (float(np.exp(gap.nats + offset)) for offset in (0.0, -half, half))
+    return Cost(cell.method, cell.perplexity, ratio, low, high, gap.paired, error)
+
+
+def cost_table(table: list[Cost], labels: Mapping[str, str]) -> pd.DataFrame:
+    """Return the costs as a table with the display names of the methods."""
+    return pd.DataFrame(
+        {
+            "method": [labels.get(cost.method, cost.method) for cost in table],
+            "perplexity": [cost.perplexity for cost in table],
+            "change against dense": [cost.ratio - 1 for cost in table],
+            "two standard errors below": [cost.ratio * np.exp(-2 * cost.error) - 1 for cost in table],
+            "two standard errors above": [cost.ratio * np.exp(2 * cost.error) - 1 for cost in table],
+            "95% interval from": [cost.low - 1 for cost in table],
+            "95% interval to": [cost.high - 1 for cost in table],
+            "paired": [cost.paired for cost in table],
+        }
+    )
+
+
+_NAMES = ("name", "group", "text_names")
+"""display names, which do not affect results"""
+_NO_RESULT = (*_NAMES, "device", "methods", "seed")
+"""fields in which the runs of a group may differ; a method's result does not depend on the other methods"""
+
+
+_LAST_FIELDS = ("device", "offload", "evaluation.task_folder", "evaluation.batch", "calibration.batch")
+"""fields that distinguish runs only if no other field does"""
+MOST_LABELLED = 3
+"""maximum number of settings in the label of a run"""
+
+
+def distinguishing_settings(studies: Mapping[str, Study]) -> dict[str, dict[str, str]]:
+    """Return for each study at most MOST_LABELLED formatted settings by dotted name that distinguish the studies."""
+    settings_of = {name: flatten_settings(study) for name, study in studies.items()}
+    selected, groups = list[str](), 1
+    for field in differing(studies):
+        split = len({tuple(settings[key] for key in (*selected, field)) for settings in settings_of.values()})
+        if split > groups and len(selected) < MOST_LABELLED:
+            selected, groups = [*selected, field], split
+    return {name: {field: settings[field] for field in selected} for name, settings in settings_of.items()}
+
+
+def differing(studies: Mapping[str, Study]) -> list[str]:
+    """Return the dotted names of settings in which studies differ, by falling number of values."""
+    all_settings = [flatten_settings(study) for study in studies.values()]
+    fields = [field for field in next(iter(all_settings), {}) if field not in _NAMES]
+    values = {field: len({settings[field] for settings in all_settings}) for field in fields}
+    several = (field for field in fields if values[field] > 1)
+    return sorted(several, key=lambda field: (field in _LAST_FIELDS, -values[field]))
+
+
+@lru_cache(maxsize=2048)
+def flatten_settings(study: Study) -> dict[str, str]:
+    """Return all settings of a study as formatted text by dotted name."""
+    fields: dict[str, str] = {}
+    for name, value in study.to_dict().items():
+        inner = {f"{name}.{field}": item for field, item in value.items()} if isinstance(value, dict) else {}
+        fields |= {key: _words(item) for key, item in (inner or {name: value}).items()}
+    return fields
+
+
+def differences(studies: Mapping[str, Study]) -> pd.DataFrame:
+    """Return a table of the settings in which studies differ, with one column per study and their documentation."""
+    settings_of = {name: flatten_settings(study) for name, study in studies.items()}
+    lines = []
+    fields = [field for field in next(iter(settings_of.values()), {}) if field not in _NAMES]
+    for field in fields:
+        values = {name: settings[field] for name, settings in settings_of.items()}
+        if len(set(values.values())) > 1:
+            lines.append({"setting": field, **values, "meaning": documentation()[field]})
+    return pd.DataFrame(lines)
+
+
+def seed_groups(studies: Mapping[str, Study]) -> dict[str, tuple[str, int]]:
+    """Return for each run a group key, equal for runs that differ only in their seed, and its seed."""
+    groups = {}
+    for run, study in studies.items():
+        settings = {name: value for name, value in study.to_dict().items() if name not in _NO_RESULT}
+        groups[run] = json.dumps(settings, sort_keys=True), study.seed
+    return groups
+
+
+def has_several_seeds(groups: Mapping[str, tuple[str, int]]) -> bool:
+    """Return True if a group has more than one seed."""
+    return len({group for group, _ in groups.values()}) < len(set(groups.values()))
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value in ("", None) else str(value)

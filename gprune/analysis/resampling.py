@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gprune.analysis.decisions import share_changed
 from gprune.pruning.ranking import ranks
 from gprune.records import Array
 
@@ -89,11 +90,6 @@ def rank_drift(first: Array, second: Array) -> float:
 def keep_highest_ranks(ranked: Array, counts: Array) -> Array:
     """Return (layers, neurons) bool, True for the `counts` (layers,) highest ranks of each layer."""
     return ranked >= ranked.shape[1] - counts[:, None]
-
-
-def share_changed(first: Array, second: Array) -> float:
-    """Return the share of units on which two decisions differ."""
-    return float(np.mean(first != second))
 
 
 def jaccard(retention: float, changed: float) -> float:

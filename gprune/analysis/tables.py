@@ -8,11 +8,11 @@ and `accuracy:<task>`. Accuracies are in points.
 import numpy as np
 import pandas as pd
 
+from gprune.analysis.claims import BASES
+
 PERPLEXITY = "ppl:"
 ACCURACY = "accuracy"
 GPRUNE = "gprune:"
-BASES = {"twflap": ("fang", "twflap")}
-"""baselines of a metric in order of preference, if not the method of the same name (the paper uses FANG)"""
 
 
 def metrics(rows: pd.DataFrame) -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from gprune.analysis import agreement as modules
 from gprune.analysis.ablation_effect import LEAST, AblationEffect
-from gprune.analysis.claims import CLAIMS, HOLDS
+from gprune.analysis.claims import BASES, CLAIMS, HOLDS
 from gprune.analysis.comparison import DENSE, MethodResult, Row, change, texts
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, bin_changes, pooled_retention
 from gprune.analysis.drift import Distribution
@@ -34,7 +34,6 @@ from gprune.analysis.paired_test import (
     interval_in_percent,
     over_texts,
 )
-from gprune.analysis.tables import BASES
 from gprune.analysis.thresholds import Counts
 from gprune.data.texts.corpus_relation import PART, SAME
 from gprune.evaluation import protocol
@@ -476,8 +475,8 @@ def budget_title(bins: Bins, base: str) -> str:
     changes = bins.gprune - bins.base
     if len(changes) < 2 or np.abs(changes).max() < BUDGET_TOLERANCE:
         return f"GPrune spreads the budget over stable and unstable modules as {base} does"
-    unstable, stable = (format_signed(value, ".3f") for value in bin_changes(bins))
-    return f"Retention against {base}: {unstable} in the most unstable modules, {stable} in the others"
+    unstable, stable = (format_signed(100 * value, ".1f") for value in bin_changes(bins))
+    return f"Retention against {base}: {unstable} points in the most unstable modules, {stable} in the others"
 
 
 def budget_finding(bins: Bins, base: str) -> str:
@@ -506,6 +505,20 @@ class Check:
     name: str
     value: str
     verdict: Literal["pass", "warn", "unknown"]
+
+
+CHECK_ROWS = {
+    "Comparison": ("Retention", "Seeds", "Windows"),
+    "Texts": ("Evaluation texts", "Calibration"),
+    "Parts of GPrune": ("RASA", "Modules"),
+    "Claims and code": ("Other models", "Code"),
+}
+"""names of the checks in each row of their table"""
+
+
+def check_rows(run_checks: Sequence[Check]) -> dict[str, list[Check]]:
+    """Return the trust checks of a run in the rows of their table."""
+    return {row: [check for check in run_checks if check.name in names] for row, names in CHECK_ROWS.items()}
 
 
 def checks(

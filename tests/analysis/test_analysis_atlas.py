@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from made_records import a_partition
 
-from gprune.analysis import decisions, kept_units, mask_map
-from gprune.analysis.kept_units import GROUPS, NEURONS
+from gprune.analysis import decisions, mask_map
+from gprune.analysis.decisions import GROUPS, NEURONS
 from gprune.records import PruningMasks, UnitScores
 
 
@@ -66,7 +66,7 @@ def drawn_masks(seed, share, neurons=40):
 @pytest.mark.parametrize("kind", [NEURONS, GROUPS])
 def test_counts_and_jaccard_equal_the_loop(kind):
     first, second = drawn_masks(0, 0.5), drawn_masks(1, 0.7)
-    actual = kept_units.count_shared(first, second, kind)
+    actual = decisions.count_shared(first, second, kind)
     rows = ([set(np.flatnonzero(row)) for row in (m.ffn if kind == NEURONS else m.heads)] for m in (first, second))
     pairs = list(zip(*rows, strict=True))
     assert actual.both.tolist() == [len(a & b) for a, b in pairs]
@@ -81,15 +81,15 @@ def test_chance_is_what_shuffled_masks_share_and_equal_empty_and_named_units():
     ffn = second.ffn.copy()
     ffn[0] = np.arange(400) < 20
     second = replace(second, ffn=ffn)
-    overlap, random = kept_units.count_shared(first, second, NEURONS), np.random.default_rng(2)
+    overlap, random = decisions.count_shared(first, second, NEURONS), np.random.default_rng(2)
     shares = []
     for _ in range(200):
         mixed = np.array([random.permutation(row) for row in second.ffn])
         shares.append((first.ffn & mixed).sum() / (first.ffn | mixed).sum())
     assert overlap.chance == pytest.approx(np.mean(shares), abs=0.002)
-    same = kept_units.count_shared(drawn_masks(0, 0.5), drawn_masks(0, 0.5), NEURONS)
+    same = decisions.count_shared(drawn_masks(0, 0.5), drawn_masks(0, 0.5), NEURONS)
     assert same.jaccard == 1.0 and not same.first.any() and not same.second.any()
-    none = kept_units.count_shared(drawn_masks(0, 0.0), drawn_masks(1, 0.0), NEURONS)
+    none = decisions.count_shared(drawn_masks(0, 0.0), drawn_masks(1, 0.0), NEURONS)
     assert np.isnan(none.jaccard) and np.isnan(none.chance)
 
 

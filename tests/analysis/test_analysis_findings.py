@@ -102,8 +102,8 @@ def test_the_budget_of_the_most_unstable_modules_and_the_shared_neurons(seed):
     title, _, rest = verdict.budget_finding(bins, "FLAP").partition(". ")
     change = bins.gprune - bins.base
     stable_change = (change * bins.neurons)[:-1].sum() / bins.neurons[:-1].sum()
-    unstable, pooled = (f"{value:+.3f}".replace("-", "−") for value in (change[-1], stable_change))
-    assert title == f"Retention against FLAP: {unstable} in the most unstable modules, {pooled} in the others"
+    unstable, pooled = (f"{100 * value:+.1f}".replace("-", "−") for value in (change[-1], stable_change))
+    assert title == f"Retention against FLAP: {unstable} points in the most unstable modules, {pooled} in the others"
     ratio, base, both = (np.average(each, weights=bins.neurons) for each in (bins.gprune, bins.base, bins.shares[0]))
     expected = [100 * bins.gprune[-1], 100 * bins.base[-1], 100 * ratio, 100 * base, both]
     assert numbers(rest) == pytest.approx(expected, abs=0.051)

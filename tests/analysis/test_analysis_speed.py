@@ -8,7 +8,7 @@ import pytest
 from pruned_folder import compensating, masks_of, save, small_decoder
 from transformers import AutoModelForCausalLM
 
-from gprune.analysis import resampling, speed
+from gprune.analysis import decisions, resampling, speed
 from gprune.analysis.resampling import drift_beyond_sampling, fit_drift_law, keep_highest_ranks, rank_drift
 from gprune.data import published
 from gprune.evaluation.speed import Speed
@@ -160,7 +160,7 @@ def test_the_law_tells_what_four_times_as_many_sequences_do(noise):
     redrawn = [ranks(sequences_of(seed, 320, 3 * noise).mean(axis=0)) for seed in range(2, 10)]
     pairs = list(zip(redrawn[::2], redrawn[1::2], strict=True))
     assert drift.at(320) == pytest.approx(np.mean([rank_drift(*pair) for pair in pairs]), rel=0.1)
-    differ = [resampling.share_changed(*(keep_highest_ranks(sample, counts) for sample in pair)) for pair in pairs]
+    differ = [decisions.share_changed(*(keep_highest_ranks(sample, counts) for sample in pair)) for pair in pairs]
     assert decisions.at(320) == pytest.approx(np.mean(differ), rel=0.15)
     # and back from the level to the number
     assert drift.sequences_for(drift.at(320)) == pytest.approx(320)
@@ -208,7 +208,7 @@ def test_a_jaccard_index_follows_from_the_share_that_differs():
     random = np.random.default_rng(3)
     first, second = (keep_highest_ranks(ranks(random.normal(size=(4, 50))), np.full(4, 20)) for _ in range(2))
     measured = (first & second).sum() / (first | second).sum()
-    assert resampling.jaccard(0.4, resampling.share_changed(first, second)) == pytest.approx(measured)
+    assert resampling.jaccard(0.4, decisions.share_changed(first, second)) == pytest.approx(measured)
     assert resampling.jaccard(0.4, 0.0) == 1
     scores = np.array([[0.1, 5.0, 3.0], [9.0, 8.0, 7.0]])
     masks = keep_highest_ranks(ranks(scores), np.array([1, 2]))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gprune.analysis import published, run_settings, thresholds, verdict
+from gprune.analysis import comparison, published, thresholds, verdict
 from gprune.analysis.ablation_effect import AblationEffect, Explained
 from gprune.data import published as rows
 from gprune.evaluation.protocol import holdout_statuses
@@ -55,25 +55,25 @@ def test_a_rule_in_short(changes, words):
 
 
 def test_every_field_of_a_study_is_flattened_once_and_only_what_differs_is_listed_with_its_meaning():
-    assert set(run_settings.flatten_settings(demo_study())) == set(field_names())
+    assert set(comparison.flatten_settings(demo_study())) == set(field_names())
     first = demo_study()
     second = replace(first, retention=0.7, reliability=replace(ReliabilitySettings(), drift_quantile=0.8), name="B")
-    table = run_settings.differences({"one": first, "other": second}).set_index("setting")
+    table = comparison.differences({"one": first, "other": second}).set_index("setting")
     assert set(table.index) == {"retention", "reliability.drift_quantile"}
     assert table.loc["retention"].tolist()[:2] == [str(first.retention), "0.7"]
     assert "fraction R* of the decoder layers' linear weights" in table.loc["retention", "meaning"]
-    assert run_settings.differences({"one": first, "same": first}).empty
+    assert comparison.differences({"one": first, "same": first}).empty
 
 
 def test_runs_of_several_seeds_are_a_group_whatever_they_are_called():
     first = demo_study()
     studies = {"a": first, "b": replace(first, seed=1, name="again", methods=("dense", "gprune"))}
     studies["c"] = replace(first, seed=2, retention=0.7)
-    groups = run_settings.seed_groups(studies)
+    groups = comparison.seed_groups(studies)
     assert groups["a"][0] == groups["b"][0] != groups["c"][0] and [groups[r][1] for r in "abc"] == [0, 1, 2]
-    assert run_settings.has_several_seeds(groups)
-    assert not run_settings.has_several_seeds({run: groups[run] for run in "ac"})
-    assert not run_settings.has_several_seeds({"a": groups["a"], "twin": groups["a"]})
+    assert comparison.has_several_seeds(groups)
+    assert not comparison.has_several_seeds({run: groups[run] for run in "ac"})
+    assert not comparison.has_several_seeds({"a": groups["a"], "twin": groups["a"]})
 
 
 def a_study(**changes):

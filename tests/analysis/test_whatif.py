@@ -7,7 +7,7 @@ import pytest
 import torch
 from synthetic_run import a_study, write_run
 
-from gprune.analysis import kept_units, whatif
+from gprune.analysis import decisions, whatif
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pruning.rasa import adapt
@@ -40,9 +40,9 @@ def test_the_runs_own_rule_at_its_own_retention_gives_its_own_masks(run, prepare
         pytest.skip("made-up learning rounds to single neurons")
     masks = run.load(stages.masks, "gprune")
     shifted = whatif.shifted_masks(prepared, run.load(stages.adapted_scores).source, run.study.retention)
-    changed = kept_units.overlaps(masks, shifted)
+    changed = decisions.overlaps(masks, shifted)
     assert not any(units.changed for units in changed.values())
-    assert kept_units.flips_title(changed) == "No neuron and no key/value group changes sides"
+    assert decisions.flips_title(changed) == "No neuron and no key/value group changes sides"
 
 
 @pytest.mark.parametrize("target", [0.3, 0.6, 0.8])
@@ -99,9 +99,9 @@ def test_what_cannot_be_decided_here_says_why(run, method, scoring, reason):
 def test_flips_are_counted_by_layer_and_by_side():
     before = PruningMasks("gprune", np.array([[1, 1, 0], [0, 0, 1]], bool), np.array([[1], [1]], bool), 0.5, 0.5)
     after = PruningMasks("gprune", np.array([[1, 0, 0], [1, 1, 1]], bool), np.array([[1], [0]], bool), 0.5, 0.5)
-    overlaps = kept_units.overlaps(before, after)
+    overlaps = decisions.overlaps(before, after)
     assert overlaps["neurons"].first.tolist() == [1, 0] and overlaps["neurons"].second.tolist() == [0, 2]
     assert (overlaps["neurons"].changed, overlaps["groups"].changed) == (3, 1)
     title = "3 neurons change sides (50.00%), most of them in layer 1, and 1 key/value group"
-    assert kept_units.flips_title(overlaps) == title
-    assert kept_units.flip_table(overlaps)["neurons, removed → kept"].tolist() == [0, 2]
+    assert decisions.flips_title(overlaps) == title
+    assert decisions.flip_table(overlaps)["neurons, removed → kept"].tolist() == [0, 2]

@@ -242,13 +242,13 @@ def test_a_page_that_is_overtaken_before_it_is_finished_keeps_what_came_with_the
 def _interrupted_page():
     import streamlit as st
 
-    from gprune.app.ui import address, buttons
+    from gprune.app.ui import address, components
 
     with address.drawing_page("one"):
         level = address.read_number("level", 0.9, 0.0, 1.0)
         for number in (0.5, 0.25):
             st.button(f"{number}", on_click=address.set_value, args=("level", number))
-        pressed = buttons.button("Start", "start")
+        pressed = components.button("Start", "start")
         st.text(repr((level, pressed)))
         if st.session_state.pop("overtaken", False):
             st.stop()
@@ -276,15 +276,15 @@ def test_what_was_moved_last_holds_though_the_browser_has_not_heard_of_the_addre
 
 PAGE = """
 import streamlit as st
-from gprune.app.ui import buttons
+from gprune.app.ui import components
 
 state = st.session_state
 state.setdefault("acted", 0)
-buttons.forget_clicks(state.get("page", "one"))
+components.forget_clicks(state.get("page", "one"))
 if state.pop("overtaken", False):
     # as what a chart sends interrupts the script: before the button is reached
     st.rerun()
-if state.get("shown", True) and buttons.button("Start", "start"):
+if state.get("shown", True) and components.button("Start", "start"):
     state.acted += 1
 """
 

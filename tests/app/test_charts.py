@@ -12,7 +12,6 @@ from scipy import stats
 from synthetic_run import the_run, write_run
 
 from gprune.analysis import comparison as compare
-from gprune.analysis import cost
 from gprune.analysis import drift as drift_analysis
 from gprune.app import report
 from gprune.app.figures import comparison, drift, load_figures, overview
@@ -138,8 +137,8 @@ def test_layer_ticks_stay_few_and_more_methods_than_fit_leave_gprune_in():
         figure = go.Figure()
         style.layer_axis(figure, layers)
         assert layers / figure.layout.xaxis.dtick <= style.MOST_LAYER_TICKS
-    results = [cost.Cost(f"m{number}", 10.0 + number, 1.5, 1.4, 1.6, True) for number in range(12)]
-    results.append(cost.Cost("gprune", 30.0, float("inf"), float("inf"), float("inf"), False))
+    results = [compare.Cost(f"m{number}", 10.0 + number, 1.5, 1.4, 1.6, True) for number in range(12)]
+    results.append(compare.Cost("gprune", 30.0, float("inf"), float("inf"), float("inf"), False))
     figure = overview.plot_costs(results)
     texts = [note.text for note in figure.layout.annotations]
     assert len(texts) == overview.MOST_ROWS and texts[-1] == "GPrune: <b>not finite</b>"
@@ -180,7 +179,7 @@ def test_slopes_and_costs_have_hues_and_errors_of_their_own(small_run):
     assert sum(len(lines[color].y) for color in (style.TEXT_A, style.TEXT_B)) == 3 * len(result.neurons)
     assert lines[marks.RING].y == (pytest.approx(result.first[0]), pytest.approx(result.second[0]))
     _, cells = story.headline_measurements(small_run)
-    figure = overview.plot_costs(cost.costs(cells))
+    figure = overview.plot_costs(compare.costs(cells))
     dense = next(cell for cell in cells if cell.method == "dense")
     figures = {trace.name: trace for trace in figure.data}
     assert len(figures) == len(cells) - 1

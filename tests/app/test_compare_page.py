@@ -125,7 +125,7 @@ def test_what_methods_were_given_and_what_texts_are_is_said_with_their_protocol(
     app = show("compare", cache, study=a_study(methods=methods))
     visible = plain_words(app)
     assert "python-reference: another split of the corpus of python-reference, not unseen; " in visible
-    assert "perplexity over 96 windows of 128 tokens (at most 96); one stream" in visible
+    assert "Perplexity over 96 windows of 128 tokens (at most 96); one stream" in visible
     facts = next(item.value for item in app.dataframe if "learning steps" in item.value.columns)
     steps = facts.set_index("method")["learning steps"]
     assert steps["GPrune"] == 40 and steps["FLAP, one ratio (control)"] == 0 and "Dense" not in steps.index

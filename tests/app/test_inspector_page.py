@@ -116,7 +116,7 @@ def test_a_module_shows_what_rasa_did_and_its_members(run):
     module = location - int(partition.offsets[layer])
     app = open_page("inspector", layer=str(layer), module=str(module))
     message = "adapted, re-scored" if adapted.source[location] else "adapted, not re-scored"
-    assert f"by RASA {message}" in words(app) and "u on A" in {metric.label for metric in app.metric}
+    assert f"by RASA {message}" in words(app) and "u on python-reference" in {metric.label for metric in app.metric}
     members = next(item.value for item in app.dataframe if "rank on C" in item.value.columns)
     assert sorted(members["neuron"]) == np.flatnonzero(partition.labels[layer] == module).tolist()
     assert len(charts(app)) == 1
@@ -213,7 +213,7 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
     assert "Tokens are coloured by their activation" in words(app) and not app.exception
     # the histogram and the tokens of its column come with the same switch, all of the same neuron
     assert {(request.layer, request.neuron) for request, _ in pool.asked} == {(2, 7)}
-    assert "Share of tokens with an activation of 0 or more: 67% on A, 50% on B, 100% on C" in words(app)
+    assert "67% on python-reference, 50% on science-docs, 100% on python-code" in plain_words(app)
     assert "Sequences read: A 2 of 9, B 2 of 9, C 2 of 9" in words(app) and len(charts(app)) == 2
     assert "It promotes “[x](y)” and suppresses “ing”" in plain_words(app)
     assert [item.value.iloc[0].tolist() for item in app.dataframe[:2]] == [["[x](y)", "+0.500"], ["ing", "−0.750"]]

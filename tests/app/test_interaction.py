@@ -12,7 +12,6 @@ from gprune.analysis import agreement
 from gprune.app import preview, server
 from gprune.app.pages import launch
 from gprune.app.preview import Question, Source
-from gprune.app.server import server_options
 from gprune.app.ui import derived_cache, work
 from gprune.jobs import queue
 from gprune.pipeline.stages import Graph, Inputs
@@ -154,7 +153,7 @@ Started = list[tuple[Study, tuple[str, ...]]]
 @pytest.fixture
 def trusting(monkeypatch):
     """A server that was started with --trust-remote-code."""
-    monkeypatch.setattr(server_options, "_noted", [])
+    monkeypatch.setattr(server, "_noted", [])
     server.open_with(server.ServerOptions(trust_remote_code=True))
     yield
 
@@ -164,7 +163,7 @@ def refused():
 
 
 def test_terms_are_those_of_the_start_and_trust_nothing_before(monkeypatch):
-    monkeypatch.setattr(server_options, "_noted", [])
+    monkeypatch.setattr(server, "_noted", [])
     assert server.current_terms() is None
     server.require_trust(False)
     for supplied in (None, server.ServerOptions()):

@@ -9,7 +9,7 @@ from app_driver import charts, show, words
 from fake_pool import FakePool
 from synthetic_run import a_study
 
-from gprune.analysis import kept_units, whatif
+from gprune.analysis import decisions, whatif
 from gprune.app.figures import rasa as figures
 from gprune.app.pages import rasa
 from gprune.app.preview import Answer
@@ -54,11 +54,11 @@ def test_the_preview_takes_the_texts_that_no_method_has_read(cache):
 def test_masks_and_counts_of_a_choice_are_those_of_the_run_at_its_own_setting(small_run):
     choice = figures.adapted_choice(small_run, small_run.study.reliability)
     masks = small_run.load(stages.masks, "gprune")
-    assert kept_units.count_shared(masks, derived_cache.masks_of(small_run, choice), kept_units.NEURONS).changed == 0
+    assert decisions.count_shared(masks, derived_cache.masks_of(small_run, choice), decisions.NEURONS).changed == 0
     fewer = derived_cache.masks_of(small_run, replace(choice, retention=0.3))
     assert fewer.retention == pytest.approx(0.3, abs=0.01) and (fewer.ffn.sum() < masks.ffn.sum())
     from_b = derived_cache.masks_of(small_run, replace(choice, scoring=whatif.AUXILIARY))
-    assert kept_units.count_shared(masks, from_b, kept_units.NEURONS).changed > 0
+    assert decisions.count_shared(masks, from_b, decisions.NEURONS).changed > 0
     flap = derived_cache.masks_of(small_run, replace(choice, method="flap", retention=0.4))
     assert flap.method == "flap" and flap.retention == pytest.approx(0.4, abs=0.02)
     all_values = replace(small_run.study.reliability, drift_quantile=0.0, score_quantile=1.0)
@@ -144,7 +144,7 @@ def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model():
     expected = [dense * np.exp(point[2].difference.nats) for point in points]
     assert table["perplexity"].tolist() == pytest.approx(expected)
     line = figures.plot_retention_curve(points, 0.5).data[0]
-    assert line.y.tolist() == pytest.approx(expected) and line.marker.symbol == ("circle", "circle-open")
+    assert line.y.tolist() == pytest.approx(expected) and tuple(line.marker.opacity) == (1.0, 0.4)
     margin = points[0][2].difference.nats_margin
     assert np.log(1 + line.error_y.array[0] / line.y[0]) == pytest.approx(margin)
     # the two points' own windows have perplexities that differ by more than the methods do

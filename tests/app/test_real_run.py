@@ -8,7 +8,7 @@ from app_driver import CHARTS, PAGES, charts, on, open_page, opened, plain_words
 from synthetic_run import read, write_run
 
 from gprune import pipeline
-from gprune.analysis import kept_units, whatif
+from gprune.analysis import decisions, whatif
 from gprune.analysis.whatif import LabChoice
 from gprune.app.figures import rasa
 from gprune.app.figures.calibration_data import MEASURES
@@ -121,7 +121,7 @@ def test_a_run_has_the_comparisons_and_masks_of_its_study_and_the_page_decides_t
     pairs = on(app(name), "agreement").multiselect(key="ma_pairs_multiselect")
     assert list(pairs.options) == [COMPARISONS[comparison].title for comparison in comparisons]
     result = derived_cache.masks_of(run, rasa.adapted_choice(run, run.study.reliability))
-    changed = kept_units.overlaps(run.load(stages.masks, "gprune"), result)
+    changed = decisions.overlaps(run.load(stages.masks, "gprune"), result)
     assert not any(units.changed for units in changed.values())
     assert result.retention == run.load(stages.masks, "gprune").retention
     decision = [
@@ -133,7 +133,7 @@ def test_a_run_has_the_comparisons_and_masks_of_its_study_and_the_page_decides_t
         choice = LabChoice(method, run.study.retention, "primary", run.study.reliability)
         assert not whatif.obstacle(run.results, method, "primary"), method
         again, stored = derived_cache.masks_of(run, choice), run.load(stages.masks, method)
-        changed = kept_units.overlaps(stored, again)
+        changed = decisions.overlaps(stored, again)
         assert not any(units.changed for units in changed.values()), method
     assert decision or name != "every method"
 

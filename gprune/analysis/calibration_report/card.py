@@ -55,6 +55,7 @@ class Against:
 
     letter: str
     name: str
+    label: str
     drift: float
     """median rank drift between the texts"""
     drift_sampling: float
@@ -94,7 +95,9 @@ class TextCard:
     letter: str
     """A, B or C"""
     name: str
-    """name of the text in the study"""
+    """the text as the study gives it"""
+    label: str
+    """name of the text in sentences and figures"""
     described: str
     """description recorded by the run"""
     origin: Origin

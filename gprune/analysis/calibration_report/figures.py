@@ -1,9 +1,9 @@
 """Figures of a card: the effect of sampling by the number of sequences, and the overlap of kept neurons.
 
-Plotly figures without fonts and backgrounds, for the page and the file. Texts appear as letters, so that no
-user-defined name is in a figure.
+Plotly figures without fonts and backgrounds, for the page and the file.
 """
 
+import html
 import math
 
 import numpy as np
@@ -29,10 +29,14 @@ def plot_sampling_drift(card: TextCard, share: float) -> go.Figure:
     _add_law(figure, card, color, last)
     for other in card.others:
         if (height := share * other.drift_beyond) > 0:
-            level(figure, height, f"{percent(share)} of the drift to {other.letter}", TEXTS[other.letter])
-    _add_vertical_line(figure, count, f"{count:,} drawn", "bottom", last)
+            _add_level(
+                figure, height, f"{percent(share)} of the drift to {html.escape(other.label)}", TEXTS[other.letter]
+            )
+    drawn = {"color": _GREY, "dash": "dot", "width": 1.5}
+    figure.add_vline(x=count, line=drawn, name=f"{count:,} drawn", showlegend=True)
     if needed and needed != count and needed <= last:
-        _add_vertical_line(figure, needed, f"{needed:,} for {percent(share)}", "top", last)
+        name = f"{needed:,} for {percent(share)}"
+        figure.add_vline(x=needed, line=drawn | {"dash": "dashdot"}, name=name, showlegend=True)
     _set_layout(figure, "sequences in each of two samples (log scale)", "median rank drift (log scale)", 400)
     _axes(figure, card, share, last)
     return figure
@@ -71,13 +75,9 @@ def _axes(figure: go.Figure, card: TextCard, share: float, last: float) -> None:
         figure.update_yaxes(type="log", tickformat=".2~r", dtick="D2", range=reach)
 
 
-def level(figure: go.Figure, height: float, label: str, color: str, *, side: str = "left", dash: str = "dash") -> None:
-    """Add a labelled horizontal line to a logarithmic axis, at a height above 0."""
-    figure.add_hline(y=height, line={"color": color, "dash": dash, "width": 1.5})
-    # annotations of a logarithmic axis are positioned by the exponent
-    position = {"x": 0 if side == "left" else 1, "xref": "paper", "y": math.log10(height)}
-    anchors = {"xanchor": side, "yanchor": "bottom"}
-    figure.add_annotation(text=label, showarrow=False, font={"size": 12}, **position, **anchors)
+def _add_level(figure: go.Figure, height: float, label: str, color: str) -> None:
+    """Add a horizontal line at a height above 0, named in the legend."""
+    figure.add_hline(y=height, line={"color": color, "dash": "dash", "width": 1.5}, name=label, showlegend=True)
 
 
 def _add_measurements(figure: go.Figure, card: TextCard, color: str) -> None:
@@ -87,7 +87,7 @@ def _add_measurements(figure: go.Figure, card: TextCard, color: str) -> None:
     figure.add_scatter(
         x=samples.sequences,
         y=mean,
-        name=f"two samples of {card.letter}",
+        name=f"two samples of {html.escape(card.label)}",
         mode="markers",
         marker={"color": color, "size": 9},
         error_y={
@@ -102,27 +102,10 @@ def _add_measurements(figure: go.Figure, card: TextCard, color: str) -> None:
     )
 
 
-def _add_vertical_line(figure: go.Figure, count: float, label: str, side: str, last: float) -> None:
-    """Add a labelled vertical line at a number of sequences."""
-    inner = count < last / 2
-    figure.add_vline(x=count, line={"color": _GREY, "dash": "dot", "width": 1.5})
-    figure.add_annotation(
-        text=label,
-        x=math.log10(count),
-        y=0 if side == "bottom" else 1,
-        yref="paper",
-        xanchor="left" if inner else "right",
-        yanchor=side,
-        xshift=4 if inner else -4,
-        showarrow=False,
-        font={"size": 12},
-    )
-
-
 def plot_overlap(card: TextCard) -> go.Figure:
-    """Plot the Jaccard index of the neurons that two texts keep, between chance and resampling."""
+    """Plot the Jaccard index of the neurons that the text and each other one keep, between chance and resampling."""
     figure = go.Figure()
-    rows = [f"{card.letter} and {other.letter}" for other in card.others]
+    rows = [html.escape(other.label) for other in card.others]
     looks = (
         ("by chance", "jaccard_chance", "line-ns-open", _GREY),
         ("another text", "jaccard", "circle", None),

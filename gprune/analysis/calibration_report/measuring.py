@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gprune.analysis import calibration as texts_apart
-from gprune.analysis import kept_units, resampling
+from gprune.analysis import decisions, resampling
 from gprune.analysis.calibration_report.card import Against, Origin, Size, TextCard
 from gprune.analysis.resampling import Law, Resampled
 from gprune.data.texts import corpus_relation, is_sampled
@@ -127,6 +127,7 @@ def _card(
     return TextCard(
         letter=card_text.letter,
         name=getattr(study, card_text.role),
+        label=_label(study, card_text),
         described=described.get(card_text.role, ""),
         origin=origin,
         size=_size(study, card_text, entries),
@@ -136,6 +137,10 @@ def _card(
         others=tuple(_against(study, card_text, other_text, entries) for other_text in other_texts),
         undecided=float(np.mean(masks.any(axis=0) != masks.all(axis=0))) if other_texts else float("nan"),
     )
+
+
+def _label(study: Study, text: _Measured) -> str:
+    return study.text_name(getattr(study, text.role)).partition("#")[0] or text.letter
 
 
 def _size(study: Study, text: _Measured, entries: int | None) -> Size:
@@ -164,22 +169,23 @@ def _against(study: Study, text: _Measured, other_text: _Measured, entries: int 
     noises = [side.drift.at(side.sequences) for side in (text, other_text)]
     drift = resampling.rank_drift(text.ranked, other_text.ranked)
     changed_sampling = float(np.mean([side.changed.at(side.sequences) for side in (text, other_text)]))
-    overlap = kept_units.count_shared(text.masks, other_text.masks, kept_units.NEURONS)
+    overlap = decisions.count_shared(text.masks, other_text.masks, decisions.NEURONS)
     share = float(text.masks.ffn.mean())
     return Against(
         letter=other_text.letter,
         name=getattr(study, other_text.role),
+        label=_label(study, other_text),
         drift=drift,
         drift_sampling=float(np.sqrt(np.mean(np.square(noises)))),
         drift_beyond=resampling.drift_beyond_sampling(drift, *noises),
-        changed=resampling.share_changed(text.masks.ffn, other_text.masks.ffn),
+        changed=decisions.share_changed(text.masks.ffn, other_text.masks.ffn),
         changed_sampling=changed_sampling,
-        groups_changed=resampling.share_changed(text.masks.heads, other_text.masks.heads),
+        groups_changed=decisions.share_changed(text.masks.heads, other_text.masks.heads),
         jaccard=overlap.jaccard,
         jaccard_chance=overlap.chance,
         jaccard_sampling=resampling.jaccard(share, changed_sampling),
-        jaccard_halves=kept_units.count_shared(*text.halves, kept_units.NEURONS).jaccard,
-        jaccard_across=kept_units.count_shared(text.halves[0], other_text.halves[0], kept_units.NEURONS).jaccard,
+        jaccard_halves=decisions.count_shared(*text.halves, decisions.NEURONS).jaccard,
+        jaccard_across=decisions.count_shared(text.halves[0], other_text.halves[0], decisions.NEURONS).jaccard,
         **_shared(text.tokens, other_text.tokens, entries),
     )
 

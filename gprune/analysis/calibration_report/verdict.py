@@ -27,9 +27,9 @@ class Verdict:
 def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
     """Return the answers of a card; `share` is the limit of the shift by sampling, as a share of the drift."""
     return [
-        Verdict(f"Is {card.letter} large enough?", *_size(card, share)),
-        Verdict(f"Does the choice of {card.letter} change the model?", _decisions(card), None),
-        Verdict(f"Is {card.letter} distinct from the other texts?", *_overlap(card)),
+        Verdict(f"Is {card.label} large enough?", *_size(card, share)),
+        Verdict(f"Does the choice of {card.label} change the model?", _decisions(card), None),
+        Verdict(f"Is {card.label} distinct from the other texts?", *_overlap(card)),
     ]
 
 
@@ -43,8 +43,8 @@ def _size(card: TextCard, share: float) -> tuple[str, bool | None]:
         return f"{numbers}. The run has no other text to compare it with.", None
     recommended = card.recommended(share)
     if recommended is None:
-        return f"No. {numbers}, as much as {nearest.letter} does ({nearest.drift:.3f}).", False
-    part = f"{percent(shift / nearest.drift_beyond)} of the drift to {nearest.letter} ({nearest.drift_beyond:.3f}"
+        return f"No. {numbers}, as much as {nearest.label} does ({nearest.drift:.3f}).", False
+    part = f"{percent(shift / nearest.drift_beyond)} of the drift to {nearest.label} ({nearest.drift_beyond:.3f}"
     enough, far = recommended <= count, " (extrapolated)" if recommended > _FAR * count else ""
     available = "" if card.size.available is None else f"; the text has {card.size.available:,}"
     goal = f"{recommended:,} sequences{far} keep it at {percent(share)}{available}"
@@ -62,7 +62,7 @@ def _decisions(card: TextCard) -> str:
     )
     texts = f" Across {len(card.others) + 1} texts, {percent(card.undecided, 1)} of the decisions depend on the text."
     return (
-        f"{_extent(far)}. Using {far.letter} instead changes {percent(far.changed, 1)} of the neuron "
+        f"{_extent(far)}. Using {far.label} instead changes {percent(far.changed, 1)} of the neuron "
         f"decisions{sampling} (Jaccard {far.jaccard:.2f}, {far.jaccard_chance:.2f} by chance). Key/value groups: "
         f"{percent(far.groups_changed, 1)}. Setting: {metric} scores, {percent(card.origin.retention)} kept in every "
         f"layer.{texts if len(card.others) > 1 else ''}"
@@ -84,10 +84,10 @@ def _overlap(card: TextCard) -> tuple[str, bool | None]:
     closest = max(comparable, key=lambda other: other.runs_shared)
     near = min(comparable, key=lambda other: other.token_distance)
     halves = f" (between two halves: {card.size.halves:.2f})" if math.isfinite(card.size.halves) else ""
-    shared = f"{percent(closest.runs_shared, 2)} verbatim overlap with {closest.letter} (runs of {closest.run} tokens)"
+    shared = f"{percent(closest.runs_shared, 2)} verbatim overlap with {closest.label} (runs of {closest.run} tokens)"
     distinct = closest.runs_shared <= _MANY_RUNS
     return (
-        f"{'Yes' if distinct else 'No'}: {shared}. Its token frequencies differ from {near.letter}’s by "
+        f"{'Yes' if distinct else 'No'}: {shared}. Its token frequencies differ from {near.label}’s by "
         f"{near.token_distance:.2f}{halves}.",
         distinct,
     )

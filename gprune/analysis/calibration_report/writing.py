@@ -38,16 +38,16 @@ def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
         ("Jaccard index of the neurons kept", lambda other: _decimal(other.jaccard)),
         ("– by chance", lambda other: _decimal(other.jaccard_chance)),
         ("– of two samples of one text, expected", lambda other: _decimal(other.jaccard_sampling)),
-        (f"– of two halves of {card.letter}", lambda other: _decimal(other.jaccard_halves)),
-        (f"– of a half of {card.letter} and a half of the other", lambda other: _decimal(other.jaccard_across)),
+        (f"– of two halves of {card.label}", lambda other: _decimal(other.jaccard_halves)),
+        (f"– of a half of {card.label} and a half of the other", lambda other: _decimal(other.jaccard_across)),
         ("Token distance", lambda other: _decimal(other.token_distance)),
-        (f"Distinct tokens of {card.letter} that it shares", lambda other: _percent(other.distinct_shared)),
-        (f"Runs of {run} tokens of {card.letter} that it shares", lambda other: _percent(other.runs_shared)),
+        (f"Distinct tokens of {card.label} that it shares", lambda other: _percent(other.distinct_shared)),
+        (f"Runs of {run} tokens of {card.label} that it shares", lambda other: _percent(other.runs_shared)),
         (f"Sequences for sampling at {percent(share)}", lambda other: _count(card.recommended(share, other))),
     ]
     table = {"measure": [label for label, _ in rows]}
     for other in card.others:
-        table[f"{other.letter}: {other.name}"] = [format_value(other) for _, format_value in rows]
+        table[f"{other.letter}: {other.label}"] = [format_value(other) for _, format_value in rows]
     return pd.DataFrame(table)
 
 

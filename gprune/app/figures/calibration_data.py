@@ -19,7 +19,7 @@ from gprune.app.ui import marks
 from gprune.app.ui.chart_style import label, style
 from gprune.app.ui.derived_cache import RunResults
 from gprune.app.ui.panel import Panel, panel
-from gprune.app.ui.text import escape, name_texts, names_in_figure
+from gprune.app.ui.text import escape, names_in_figure
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
 from gprune.pruning.scoring import neuron_scorer
@@ -52,14 +52,13 @@ def texts(run: Run, *, measure: str = RANKS) -> Panel:
     table = measure_pairs(run, measure)
     highest = float(np.nanmax(table.to_numpy())) if measure == DRIFT else 1.0
     finding = f"{MEASURES[measure]}: {analysis.finding(table)}"
-    legend = ", ".join(f"{letter} = {escape(name_texts(letter, run.study))}" for letter in table.index)
     return Panel(
         plot_pairs(table, names_in_figure(run.study), highest),
         _CAPTIONS[measure],
         title=finding,
         alt=finding,
         table=lambda: table.reset_index(names="text"),
-        how=f"{_HOW[measure]} {legend}.",
+        how=_HOW[measure],
     )
 
 
@@ -72,8 +71,7 @@ def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.D
         scores += " This run's own metric cannot score parts of a text."
     needed, nearest, title = card.recommended(share), card.nearest, ""
     if needed is not None and nearest is not None:
-        words = f"With {needed:,} sequences, sampling is {percent(share)} of the drift to {nearest.letter}"
-        title = escape(name_texts(words, run.study))
+        title = f"With {needed:,} sequences, sampling is {percent(share)} of the drift to {escape(nearest.label)}"
     return Panel(
         figures.plot_sampling_drift(card, share),
         "Where the dotted line is below a dashed line, sampling is a small part of that drift.",
@@ -91,7 +89,7 @@ def text_overlap(run: Run, *, text: str = "A") -> Panel:
     if card.others:
         lowest = min(card.others, key=lambda other: other.jaccard)
         changed = percent(lowest.changed, 1)
-        title = f"With {escape(name_texts(lowest.letter, run.study))} instead, {changed} of the neuron decisions change"
+        title = f"With {escape(lowest.label)} instead, {changed} of the neuron decisions change"
     return Panel(
         figures.plot_overlap(card),
         "The scale runs from chance overlap to the overlap with another sample of the same text.",
@@ -192,7 +190,7 @@ def plot_pairs(table: pd.DataFrame, names: Mapping[str, str], highest: float) ->
     `names` are escaped for figures; `highest` has the brightest colour.
     """
     values = table.to_numpy(dtype=np.float64)
-    titles = [f"{letter} ({names[letter]})" for letter in table.index]
+    titles = [names[letter] for letter in table.index]
     lowest = float(np.min(values, initial=0.0, where=~np.isnan(values)))
     figure = marks.heat_map(
         values, list(table.columns), list(table.index), "",
@@ -201,6 +199,6 @@ def plot_pairs(table: pd.DataFrame, names: Mapping[str, str], highest: float) ->
         texttemplate="%{text}", textfont={"size": 15}, zmin=lowest, zmax=highest, xgap=2, ygap=2, showscale=False,
         hoverinfo=None, hovertemplate="%{customdata}: %{text}<extra></extra>", hoverongaps=False,
     )  # fmt: skip
-    style(figure, "text", "text", 84 + _CELL_PIXELS * len(table))
-    figure.update_xaxes(type="category", showgrid=False)
-    return figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
+    style(figure, "", "", 84 + _CELL_PIXELS * len(table))
+    ticks = {"type": "category", "showgrid": False, "tickvals": list(table.index), "ticktext": titles}
+    return figure.update_xaxes(**ticks).update_yaxes(**ticks, autorange="reversed")

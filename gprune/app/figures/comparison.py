@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from gprune.analysis import choices, run_settings, thresholds
+from gprune.analysis import choices, thresholds
 from gprune.analysis import comparison as analysis
 from gprune.analysis import decision as decisions
 from gprune.analysis import recovery as recovered_models
 from gprune.analysis import speed as speeds
-from gprune.analysis.calibration_report.figures import level
 from gprune.analysis.choices import Candidate
 from gprune.analysis.comparison import DENSE, MethodResult, Row, change
 from gprune.analysis.decision import COSTS, PARAMETERS, Option
@@ -191,8 +190,8 @@ def compare(
     differ only in their seed. Raises SettingsError for an unknown line.
     """
     rows = [row for row in rows if row.method in methods] if methods else rows
-    groups = run_settings.seed_groups({run.name: run.study for run in chosen})
-    joined = together and run_settings.has_several_seeds(groups)
+    groups = analysis.seed_groups({run.name: run.study for run in chosen})
+    joined = together and analysis.has_several_seeds(groups)
     every = analysis.lines(rows, groups if joined else None)
     results = _distinct_models(every)
     options, default = baseline_options(results, chosen[0].study.metric)
@@ -345,7 +344,7 @@ def plot_changes(compared: Comparison, text: str) -> go.Figure | None:
     if not results:
         return None
     figure.add_vline(0, line={"color": GREY, "width": 1.5})
-    return _style_rows(figure, results, compared, "change (%)")
+    return _style_rows(figure, results, compared, "change (%)").update_xaxes(nticks=4)
 
 
 def change_of(compared: Comparison, result: MethodResult, text: str) -> Difference | str | None:
@@ -523,8 +522,10 @@ def plot_front(models: list[Option], names: Mapping[tuple[str, str], str], cost:
         _add_marks(figure, method, own, costs, names, front[1:-1], len(front) <= _MOST_NAMES, most)
     star = {"color": GREY, "symbol": "star", "size": _ON}
     marks.add_points(figure, [1.0], [1.0], star, "the dense model<extra></extra>", name="dense")
-    level(figure, most, f"limit {most:g}×", GREY, side="right", dash="dot")
-    # as large as the names of the marks
+    figure.add_hline(y=most, line={"color": GREY, "dash": "dot", "width": 1.5})
+    # annotations of a logarithmic axis are placed by the exponent
+    position = {"x": 1, "xref": "paper", "xanchor": "right", "y": math.log10(most), "yanchor": "bottom"}
+    figure.add_annotation(text=f"limit {most:g}×", showarrow=False, **position)
     figure.update_annotations(font={"size": 13})
     style(figure, f"{COSTS[cost]} (× dense)", "perplexity (× dense, log scale)", 400)
     return figure.update_yaxes(**log_axis([1.0, most, *(model.ratio for model in models)]))
@@ -651,7 +652,8 @@ def choice(run: Run) -> Panel:
     made = find_choices(run)
     if not made:
         raise MethodError("this run chooses nothing by measurement, or has not reached that stage")
-    candidates, first = find_candidates(run, made), next(iter(made.values()))
+    candidates = choices.candidates_of(made, lambda word: stages.describe_candidate(run.graph, word))
+    first = next(iter(made.values()))
     best = [f"{METHODS[candidate.method].label}: {candidate.repair}" for candidate in candidates if candidate.chosen]
     recipe = next((candidate for candidate in candidates if candidate.chosen and candidate.method == RECOMMENDED), None)
     if recipe is not None:
@@ -674,11 +676,6 @@ def find_choices(run: Run) -> dict[str, Choice]:
     known = {name: stages.find_choice(run.results, name) for name in run.study.methods}
     masks = {METHODS[name].masks: name for name in reversed(known)}
     return {name: made for name, made in known.items() if made is not None and masks[METHODS[name].masks] == name}
-
-
-def find_candidates(run: Run, made: Mapping[str, Choice]) -> list[Candidate]:
-    """Return the candidates of some choices of a run."""
-    return choices.candidates_of(made, lambda word: stages.describe_candidate(run.graph, word))
 
 
 def plot_candidates(candidates: list[Candidate]) -> go.Figure:

@@ -175,11 +175,12 @@ def plot_joint(
         figure = go.Figure()
         module = np.full(len(x), marks.NONE) if modules is None else modules
         suffix = "" if modules is None else ", module %{customdata[1]}"
-        hover = f"neuron %{{customdata[2]}}{suffix}<br>rank %{{x:.3f}} on A, %{{y:.3f}} on B<extra></extra>"
+        hover = f"neuron %{{customdata[2]}}{suffix}<br>rank %{{x:.3f}} on {texts[0]}, %{{y:.3f}} on {texts[1]}"
+        hover += "<extra></extra>"
         data, look = marks.unit_data(layer, module, np.arange(len(x))), {"color": PAIR, "size": 6, "opacity": 0.6}
         marks.add_points(figure, x, y, look, hover, customdata=data, name="neurons", showlegend=False)
     else:
-        figure = _plot_joint_counts(rank_analysis.joint_ranks(primary, auxiliary, _JOINT_BINS))
+        figure = _plot_joint_counts(rank_analysis.joint_ranks(primary, auxiliary, _JOINT_BINS), texts)
     marks.add_guide(figure, [0, 1], [0, 1], {"color": GREY, "dash": "dash", "width": 1.5}, name="same rank")
     if selected.layer == layer:
         _mark_selected(figure, x, y, modules, selected)
@@ -198,11 +199,11 @@ def _mark_selected(figure: go.Figure, x: Array, y: Array, modules: Array | None,
         figure.data[-1].update(x=x[members], y=y[members], marker={"size": 9, "line": {"width": 1.5}})
 
 
-def _plot_joint_counts(counts: Array) -> go.Figure:
+def _plot_joint_counts(counts: Array, texts: tuple[str, str]) -> go.Figure:
     middle = (np.arange(len(counts)) + 0.5) / len(counts)
     logs = np.where(counts > 0, np.log10(np.maximum(counts, 1)), np.nan).astype(np.float32)
     powers = np.arange(int(np.nanmax(logs)) + 1)
-    hover = "rank %{x:.2f} on A, %{y:.2f} on B, neurons: %{customdata}<extra></extra>"
+    hover = f"rank %{{x:.2f}} on {texts[0]}, %{{y:.2f}} on {texts[1]}, neurons: %{{customdata}}<extra></extra>"
     figure = marks.heat_map(
         logs, middle, middle, "neurons", name="neurons", customdata=counts.astype(np.int32), hoverinfo=None,
         hovertemplate=hover,
@@ -240,10 +241,11 @@ def agreement(run: Run, *, comparisons: tuple[str, ...] = (), selected: Selectio
     legend = ", ".join(f"{letter} = {escape(run.study.text_name(text))}" for letter, text in texts if text)
     return Panel(
         plot_agreement(record, names, selected),
-        "0 is agreement by chance, 1 is identical modules. The legend gives mean ± standard deviation over layers.",
-        title=agreement_title(record),
+        f"{legend}. 0 is agreement by chance, 1 is identical modules. The legend gives mean ± standard deviation over "
+        "layers.",
+        title=escape(name_texts(agreement_title(record), run.study)),
         table=lambda: agreement_analysis.agreement_by_layer(record),
-        how=f"{_HOW} {legend}. {_CONTROLS}",
+        how=f"{_HOW} {_CONTROLS}",
     )
 
 

@@ -11,7 +11,7 @@ from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import escape, in_figure
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
-from gprune.records import Array, Learning
+from gprune.records import Array
 from gprune.study.methods import METHODS
 from gprune.system.errors import MethodError
 
@@ -27,8 +27,11 @@ LOSSES = {
 def learning(run: Run) -> Panel:
     """Losses of the sparsity learning by step."""
     history = run.load(stages.learning)
+    figure = go.Figure()
+    for name, (title, color) in LOSSES.items():
+        _add_steps(figure, _column(history.steps, history.columns, name), title, {"color": color})
     return Panel(
-        loss_figure(history),
+        style(figure, "step", "loss (nats/token)", 280),
         "Losses of the masked model on both texts, and its distance from the dense model.",
         table=lambda: pd.DataFrame(history.steps, columns=list(history.columns)),
     )
@@ -70,11 +73,3 @@ def _add_steps(figure: go.Figure, values: Array, name: str, line: Mapping[str, s
     """Draw (steps,) values, of which the first step is 1."""
     if len(values):
         figure.add_scatter(x=np.arange(1, len(values) + 1), y=values, name=name, mode="lines", line=line)
-
-
-def loss_figure(history: Learning) -> go.Figure:
-    """Plot the losses over the steps."""
-    figure = go.Figure()
-    for name, (title, color) in LOSSES.items():
-        _add_steps(figure, _column(history.steps, history.columns, name), title, {"color": color})
-    return style(figure, "step", "loss (nats/token)", 280)

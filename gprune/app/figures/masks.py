@@ -157,12 +157,13 @@ def _plot_retention(result: Bins, base: str) -> go.Figure:
     figure = go.Figure()
     for method, values in ((base, result.base), ("gprune", result.gprune)):
         marks.add_bars(
-            figure, result.names, values, label(method), METHOD_COLORS[method], "%{x}: %{y:.3f} kept",
+            figure, result.names, values, label(method), METHOD_COLORS[method], "%{x}: %{y:.1%} kept",
             # two digits: three of neighbouring bars touch where the card is narrow
-            text=[f"{value:.2f}" for value in values], textposition="outside", cliponaxis=False,
+            text=[percent(value) for value in values], textposition="outside", cliponaxis=False,
         )  # fmt: skip
     style(figure, _DRIFT_AXIS, "retention of neurons", 380, barmode="group", bargap=0.25)
-    figure.update_yaxes(range=[0, min(1.08, 1.15 * max(result.gprune.max(), result.base.max(), 0.05))])
+    top = min(1.08, 1.15 * max(result.gprune.max(), result.base.max(), 0.05))
+    figure.update_yaxes(tickformat=".0%", range=[0, top])
     return figure.update_xaxes(type="category")
 
 
@@ -207,7 +208,7 @@ def plot_by_layer(masks: dict[str, PruningMasks], unit: str, selected: Selection
         values = neurons if unit == NEURONS else groups
         line = {"color": METHOD_COLORS[method], "dash": METHOD_DASHES[method], "width": 2}
         marks.add_curve(
-            figure, np.arange(len(values)), values, label(method), line, "layer %{x}: %{y:.3f} kept",
+            figure, np.arange(len(values)), values, label(method), line, "layer %{x}: %{y:.1%} kept",
             symbol=METHOD_SYMBOLS[method], size=7, customdata=marks.layer_data(range(len(values))),
             visible="legendonly" if crowded and family(method) != method else True,
         )  # fmt: skip
@@ -215,7 +216,7 @@ def plot_by_layer(masks: dict[str, PruningMasks], unit: str, selected: Selection
     style(figure, "layer", f"share of {unit} kept", 320 + (14 * len(masks) if crowded else 0))
     layer_axis(figure, len(next(iter(masks.values())).ffn))
     marks.add_layer_line(figure, selected)
-    return figure.update_yaxes(range=[-0.03, 1.05])
+    return figure.update_yaxes(range=[-0.03, 1.05], tickformat=".0%")
 
 
 def _plot_parts(effect: AblationEffect) -> go.Figure:

@@ -31,7 +31,7 @@ from gprune.app.ui.chart_style import (
 )
 from gprune.app.ui.derived_cache import default_baseline
 from gprune.app.ui.panel import KEYS, NOTHING, Panel, Selection, available_part, in_range, module_labels, panel
-from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure
+from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure, short_text
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
 from gprune.pruning import neuron_embedding as analysis
@@ -54,7 +54,7 @@ COLORINGS = {
     DRIFT: "rank drift",
     SCORE_A: "score on A",
     SCORE_B: "score on B",
-    TEXT_MASKS: "kept by A's or B's scores",
+    TEXT_MASKS: "kept by either text's scores",
     METHOD_MASKS: "kept by GPrune or another",
 }
 """values that a color can stand for"""
@@ -69,7 +69,6 @@ _SYMBOLS = (
 """symbols for modules beyond the distinguishable hues, in turn"""
 _BOTH = "#5B7F95"
 """hue of neurons that both masks keep"""
-_LETTERS = dict(zip(("primary", "auxiliary", "substitute"), "ABC", strict=True))
 _CAPTIONS = {
     PCA: "Each point is a neuron. Nearby neurons are alike in the two directions in which the layer's neurons differ "
     "most.",
@@ -173,7 +172,7 @@ def _explain(run: Run, basis: str, layout: str) -> str:
             "A neuron is represented by the direction of its weights: its rows of gate and up and its column of down."
         )
     else:
-        texts = join_words([_LETTERS[text] for text in _measured_texts(run)])
+        texts = join_words([escape(short_text(run.study, getattr(run.study, text))) for text in _measured_texts(run)])
         points = (
             f"A neuron is represented by its activation on {texts}: mean and standard deviation over tokens for every "
             "shard, standardised over the layer."
@@ -185,7 +184,7 @@ def _explain(run: Run, basis: str, layout: str) -> str:
         f"minimum distance {analysis.APART} and seed {run.study.seed}; another seed gives another layout."
     )
     scores = "Score colours are ranks within the layer, from 0 (least important) to 1 (most important)."
-    masks = "“Only A's scores”: the method keeps the neuron with scores from A but not from B, at the same budget."
+    masks = "“Only … scores”: the method keeps the neuron with the scores of this text alone, at the same budget."
     return f"{points} {plane} {scores} {masks}"
 
 
@@ -295,12 +294,13 @@ def color_neurons(run: Run, layer: int, colour: str, method: str) -> Coloring:
     if colour in (SCORE_A, SCORE_B):
         index = int(colour == SCORE_B)
         scores = run.load(stages.scores, stages.PAIR[index]).ffn[layer]
-        return Coloring(values=analysis.positions(scores), title=f"rank on {'AB'[index]}")
+        return Coloring(values=analysis.positions(scores), title=name_texts(f"rank on {'AB'[index]}", run.study))
     name = of_masks(method).name
     if colour == TEXT_MASKS:
         texts = whatif.PRIMARY, whatif.AUXILIARY
         first, second = (derived_cache.masks_of_text(run, name, text).ffn[layer] for text in texts)
-        labels = [("only A's scores", TEXT_A), ("only B's scores", TEXT_B)]
+        words = (name_texts(f"only {letter}’s scores", run.study) for letter in "AB")
+        labels = list(zip(words, (TEXT_A, TEXT_B), strict=True))
     else:
         first, second = (run.load(stages.masks, masks).ffn[layer] for masks in ("gprune", method))
         # masks have the hue of their method
@@ -464,7 +464,7 @@ def score_histograms(run: Run, *, layer: int | None = None, module: int | None =
     members, rows = members_of(run, unit)
     scores = {letter: np.asarray(ranks.score)[members] for letter, ranks in layer_ranks(run, layer).items()}
     return Panel(
-        _plot_scores(scores),
+        _plot_scores(scores, names_in_figure(run.study)),
         "Share of neurons by score, with the same bins for every text.",
         title=_describe_group(unit, int(members.sum()), rows),
         alt=f"scores of {unit.words}",
@@ -484,9 +484,10 @@ def activations(run: Run, values: Mapping[str, Array], progress: str) -> Panel:
     """Return the panel of a neuron's (tokens,) activations on each text; `progress` is a sentence."""
     table = bin_activations(values)
     shares = (f"{100 * (each >= 0).mean():.0f}% on {letter}" for letter, each in values.items())
+    words = name_texts(", ".join(shares), run.study)
     return Panel(
         plot_activations(table, names_in_figure(run.study)),
-        f"Share of tokens with an activation of 0 or more: {', '.join(shares)}. {progress}; every token counts once, "
+        f"Share of tokens with an activation of 0 or more: {escape(words)}. {progress}; every token counts once, "
         "and the axis of shares is logarithmic.",
         alt="histogram of the activations on each text",
         table=lambda: table,
@@ -570,18 +571,18 @@ def _plot_ranks(texts: Mapping[str, LayerRanks], neuron: int, names: Mapping[str
     figure = go.Figure()
     for letter, ranks in texts.items():
         rank, low, high = (float(values[neuron]) for values in (ranks.rank, ranks.low, ranks.high))
-        row, (color, symbol) = f"{letter} ({names[letter]})", TEXT_LOOKS[letter]
+        row, (color, symbol) = names[letter], TEXT_LOOKS[letter]
         # a line of its own: on the whole text the rank may lie outside of all that halves give
         ends = {"marker": {"color": color, "symbol": "line-ns-open", "size": 12}, "mode": "lines+markers"}
         marks.add_guide(figure, [low, high], [row, row], {"color": color, "width": 2}, **ends)
-        hover = f"rank {rank:.3f}, on halves {low:.3f} to {high:.3f}<extra>{letter}</extra>"
+        hover = f"rank {rank:.3f}, on halves {low:.3f} to {high:.3f}<extra>{row}</extra>"
         marks.add_points(figure, [rank], [row], {"color": color, "symbol": symbol, "size": 12}, hover, showlegend=False)
-    style(figure, "rank within the layer (1 = most important)", "", 110 + 34 * len(texts))
+    style(figure, "rank (1 = most important)", "", 110 + 34 * len(texts))
     figure.update_xaxes(range=[-0.02, 1.02])
     return figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
 
 
-def _plot_scores(scores: Mapping[str, Array]) -> go.Figure:
+def _plot_scores(scores: Mapping[str, Array], names: Mapping[str, str]) -> go.Figure:
     """Plot histograms of the (units,) scores by letter."""
     every = np.concatenate(list(scores.values()))
     log = bool((every > _LEAST_SCORE).all())
@@ -593,7 +594,8 @@ def _plot_scores(scores: Mapping[str, Array]) -> go.Figure:
     for letter, values in scores.items():
         counts, _ = np.histogram(np.log10(values) if log else values, bins=edges)
         line = {"color": TEXT_LOOKS[letter][0], "width": 2, "shape": "hvh"}
-        marks.add_curve(figure, middles, 100.0 * counts / max(len(values), 1), letter, line, "%{x:.3g}: %{y:.1f}%")
+        shares = 100.0 * counts / max(len(values), 1)
+        marks.add_curve(figure, middles, shares, names[letter], line, "%{x:.3g}: %{y:.1f}%")
     style(figure, "log10 of the score" if log else "score", "share of the neurons (%)", 280)
     return figure.update_yaxes(rangemode="tozero")
 
@@ -629,8 +631,8 @@ def plot_activations(table: pd.DataFrame, names: Mapping[str, str]) -> go.Figure
         shares = np.where(counts > 0, 100.0 * counts / counts.sum(), np.nan)
         color, symbol = TEXT_LOOKS[letter]
         marks.add_curve(
-            figure, middles, shares, f"{letter} ({names[letter]})", {"color": color, "width": 2, "shape": "hvh"},
-            f"%{{x:.3g}}: %{{y:.3g}}%<extra>{letter}</extra>", symbol=symbol, size=4,
+            figure, middles, shares, names[letter], {"color": color, "width": 2, "shape": "hvh"},
+            "%{x:.3g}: %{y:.3g}%", symbol=symbol, size=4,
         )  # fmt: skip
     style(figure, "activation before down_proj (no unit)", "share of the tokens (%)", 300)
     return figure.update_yaxes(type="log")

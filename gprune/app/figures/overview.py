@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from gprune.analysis import cost as analysis
+from gprune.analysis import comparison as analysis
 from gprune.analysis import drift
-from gprune.analysis.cost import Cost
+from gprune.analysis.comparison import Cost
 from gprune.analysis.formatting import format_signed
 from gprune.analysis.verdict import missing_methods, rank_lines, winners
 from gprune.app.ui import chart_style, marks, story
@@ -34,7 +34,7 @@ _TICK_WIDTH = 0.28
 """share of the axis that a tick's name takes"""
 _HEADROOM, _ABOVE_MARK, _NEXT_TO_MARK = 0.5, 13.0, 8.0
 """rows of room above the first mark; pixels from a mark up to a name above it, and to one next to it"""
-_LETTER, _AXIS = 5.8, 270.0
+_LETTER, _AXIS = 6.9, 270.0
 """pixels of a letter of a name, and of the axis in a window of 1280"""
 _NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
 
@@ -163,7 +163,7 @@ def _add_cost(figure: go.Figure, cost: Cost, row: int, axis: tuple[float, float]
     name, finite = control_label(cost.method), np.isfinite(cost.ratio)
     value = f"{100 * (cost.ratio - 1):+,.0f}%" if finite else "not finite"
     text = f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}"
-    figure.add_annotation(y=row, showarrow=False, font={"size": 11}, **_text_position(cost, text, axis))
+    figure.add_annotation(y=row, showarrow=False, font={"size": 13}, **_text_position(cost, text, axis))
     if not finite:
         return
     marker = {

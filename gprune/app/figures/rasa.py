@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from gprune.analysis import kept_units, thresholds, whatif
+from gprune.analysis import decisions, thresholds, whatif
 from gprune.analysis.comparison import DENSE
+from gprune.analysis.decisions import NEURONS, Overlap
 from gprune.analysis.formatting import percent
-from gprune.analysis.kept_units import NEURONS, Overlap
 from gprune.analysis.paired_test import Measurement
 from gprune.app.preview import Answer
 from gprune.app.ui import chart_style, derived_cache, marks, story
@@ -61,7 +61,7 @@ _GROUPS = (
 _HOVER = (
     "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, neurons: %{customdata[2]:.0f}<br>"
     "drift %{x:.3f}, mean score %{y:.4g}<br>"
-    "u on A %{customdata[3]:.3f}, u on B %{customdata[4]:.3f}<extra></extra>"
+    "u %{customdata[3]:.3f} on the primary text, %{customdata[4]:.3f} on the auxiliary<extra></extra>"
 )
 SMALLEST, LARGEST, LARGEST_OF_MANY = 4.0, 16.0, 9.0
 """diameters in pixels: the least, the largest module's, and the same where there are many modules"""
@@ -109,17 +109,17 @@ def changes(run: Run, *, retention: float | None = None, **values: Any) -> Panel
     """Neurons of every layer that a rule, at the run's or another retention, decides differently from the run."""
     run_masks, level = run.load(stages.masks, "gprune"), run.study.retention if retention is None else retention
     level = run.study.with_settings({"retention": level}).retention
-    flips = kept_units.overlaps(
+    flips = decisions.overlaps(
         run_masks, derived_cache.masks_of(run, adapted_choice(run, rule_of(run, **values), level))
     )
-    title = kept_units.flips_title(flips)
+    title = decisions.flips_title(flips)
     return Panel(
         flips_by_layer(flips[NEURONS]),
         "Neurons kept or removed differently than in this run, by layer.",
         title=title,
         alt=title,
         how="Preview: the run's thresholds are shifted to meet the budget. A full run relearns them and may differ.",
-        table=lambda: kept_units.flip_table(flips),
+        table=lambda: decisions.flip_table(flips),
     )
 
 
@@ -144,7 +144,7 @@ def curve_panel(points: Sequence[CurvePoint], retention: float, text: str, is_ed
     note = " GPrune's measured point uses this run's own thresholds." if is_edited and is_measured else ""
     return Panel(
         plot_retention_curve(points, retention, is_edited),
-        "Hollow points still lack windows. Bars are the 95% interval of the ratio to dense, paired over windows; a "
+        "Pale points still lack windows. Bars are the 95% interval of the ratio to dense, paired over windows; a "
         "point with one window has none." + note,
         alt="perplexity of each method against retention",
         title=f"Perplexity on {escape(text)} against retention",
@@ -361,7 +361,7 @@ def plot_retention_curve(points: Sequence[CurvePoint], retention: float, is_edit
             },
             mode="lines+markers",
             line={"color": METHOD_COLORS[method], "dash": METHOD_DASHES[method], "width": 2},
-            marker={"size": 9, "symbol": [_symbol(method, whole) for whole in complete]},
+            marker={"size": 9, "symbol": METHOD_SYMBOLS[method], "opacity": np.where(complete, 1.0, 0.4)},
             customdata=rows[["source", "windows", "of"]],
             hovertemplate="%{x:.1%} kept: perplexity %{y:.2f} (%{customdata[0]})<br>"
             "%{customdata[1]} of %{customdata[2]} windows<extra>" + control_label(method) + "</extra>",
@@ -378,14 +378,8 @@ def plot_retention_curve(points: Sequence[CurvePoint], retention: float, is_edit
         # annotations of a log axis are placed by the exponent
         figure.add_annotation(x=0, y=float(np.log10(dense)), **words)
     figure.update_yaxes(range=[np.log10(low), np.log10(high)], **log_ticks(low, high))
-    figure.update_xaxes(range=[0, 1.02], tickformat=".0%", dtick=0.1)
+    figure.update_xaxes(range=[0, 1.02], tickformat=".0%", tickangle=0)
     return figure.add_vline(retention, line={"color": GREY, "width": 2})
-
-
-def _symbol(method: str, is_complete: bool) -> str:
-    """Return the symbol of a point: filled if all its windows are measured, else open."""
-    shape, dot, _ = METHOD_SYMBOLS[method].removesuffix("-open").partition("-dot")
-    return f"{shape}{'' if is_complete else '-open'}{dot}"
 
 
 def _describe_source(method: str, answer: Answer, is_edited: bool) -> str:

@@ -13,7 +13,7 @@ from gprune.analysis.calibration_report.measuring import texts_of
 from gprune.app.figures import calibration_data as figures
 from gprune.app.ui import address, frame, tables
 from gprune.app.ui import card as cards
-from gprune.app.ui.text import escape, join_numbers, name_texts, short, short_text
+from gprune.app.ui.text import escape, join_numbers, short, short_text
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
@@ -105,7 +105,7 @@ def show_card(run: Run) -> None:
         st.caption(" – ".join(escape(line) for line in (text_card.name, text_card.described) if line))
         share = _choose_share()
         for verdict in calibration_report.verdicts(text_card, share):
-            question, answer = (escape(name_texts(words, run.study)) for words in (verdict.question, verdict.answer))
+            question, answer = (escape(words) for words in (verdict.question, verdict.answer))
             st.markdown(f"{_ICONS[verdict.good]} **{question}** {join_numbers(answer)}".strip())
         with st.container(horizontal=True):
             for name, value in writing.size(text_card):
@@ -144,20 +144,19 @@ def _write_card(suffix: str, text_card: TextCard, share: float) -> bytes:
 
 
 def _show_evidence(run: Run, text_card: TextCard, share: float) -> None:
-    letter = text_card.letter
     left, right = st.columns(2)
     with left:
-        cards.panel_card(figures.text_noise, run, text=letter, share=share)
+        cards.panel_card(figures.text_noise, run, text=text_card.letter, share=share)
     with right, cards.card_of(figures.text_overlap, run) as card:
         if text_card.others:
-            card.show(figures.text_overlap(run, text=letter))
+            card.show(figures.text_overlap(run, text=text_card.letter))
         else:
             st.info("The run has no statistics of another text.", icon=":material/info:")
     if text_card.others:
-        with cards.card("cd_card_beside", f"{escape(name_texts(letter, run.study))} and the other texts", run):
+        with cards.card("cd_card_beside", f"{escape(text_card.label)} and the other texts", run):
             table = writing.against(text_card, share)
             tables.show(
-                table.assign(measure=[name_texts(measure, run.study) for measure in table["measure"]]),
+                table,
                 alt="comparison with the other texts of the run",
                 height="content",
                 column_config={"measure": st.column_config.TextColumn(width=360)},

@@ -7,7 +7,6 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import comparison as analysis
-from gprune.analysis import run_settings
 from gprune.analysis.comparison import MethodResult, Row
 from gprune.analysis.decision import COSTS, PARAMETERS, cheapest
 from gprune.analysis.formatting import format_signed
@@ -91,7 +90,7 @@ def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
     slot = st.container(width="content")
     with st.popover("Options", icon=":material/tune:", key="cp_filter"):
         methods = _choose_methods(rows)
-        several = run_settings.has_several_seeds(run_settings.seed_groups({run.name: run.study for run in runs}))
+        several = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in runs}))
         together = not several or address.toggle("Seeds together", "cp_seeds", True)
         compared = figures.compare(runs, rows, methods, together=together)
         options, default = figures.baseline_options(compared.results, runs[0].study.metric)
@@ -119,7 +118,7 @@ def _first_line(runs: list[Run], compared: Comparison, text: str) -> str:
             f"{known[run.name]} has no perplexities yet." for run in runs if not derived_cache.perplexities(run)
         ]
         known = labels(runs)
-        differences = run_settings.differences({known[run.name]: run.study for run in runs})
+        differences = analysis.differences({known[run.name]: run.study for run in runs})
         values = differences.drop(columns="meaning", errors="ignore").to_dict("records")
         words = ["{}: {}".format(row.pop("setting"), " / ".join(row.values())) for row in values]
         sentences.append(f"Settings that differ: {'; '.join(words)}." if words else "Equal settings.")
@@ -133,6 +132,7 @@ def _show_table(content: Card, compared: Comparison, text: str) -> None:
     table = as_table(compared, text)
     tables.show(
         table,
+        words={"change": lambda change: f"{format_signed(change, '.1f')}%"},
         height=tables.height(len(table)),
         column_config=_columns(table, compared),
         placeholder="–",
@@ -181,11 +181,10 @@ def _has_seeds(compared: Comparison) -> bool:
 
 def _columns(table: pd.DataFrame, compared: Comparison) -> dict[str, Any]:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    forms = {"retention": ("%.1f%%", 76), "PPL ↓": ("%.2f", 68), "s.d.": ("%.2f", 52)}
-    forms |= {"change": ("%+.1f%%", 70), "±": ("%.1f%%", 54)}
+    forms = {"retention": ("%.1f%%", 76), "PPL ↓": ("%.2f", 68), "s.d.": ("%.2f", 52), "±": ("%.1f%%", 54)}
     columns: dict[str, Any] = {name: number(format=form, width=width) for name, (form, width) in forms.items()}
     room = min(20 + 6 * max(map(len, compared.names.values())), 240)
-    columns |= {"": text(width=28), "method": text(width=room), "Δ": text(width=28)}
+    columns |= {"": text(width=28), "change": number(width=70), "method": text(width=room), "Δ": text(width=28)}
     return columns | {"seeds": number(width=44)}
 
 
@@ -341,16 +340,17 @@ def _show_inputs(content: Card, compared: Comparison) -> None:
 def inputs_table(compared: Comparison, inputs: dict[tuple[str, str], MethodInputs]) -> pd.DataFrame:
     """Return texts, passes, learning and repair, a row a method."""
     results: list[MethodResult] = [result for result in compared.results if result.name in inputs]
+    studies = {run.name: run.study for run in compared.runs}
     return pd.DataFrame(
         [
             {
                 "method": escape_formula(compared.names[result.name]),
-                "texts": join_words(inputs_used.texts) or "none",
+                "texts": name_texts(join_words(inputs_used.texts), studies[result.name[0]]) or "none",
                 "forward passes": inputs_used.forward,
                 "backward passes": inputs_used.backward,
                 "learning steps": inputs_used.steps,
-                "attention": "GPrune’s" if inputs_used.attention else "its own",
-                "repair": inputs_used.repaired_with or "none",
+                "key/value groups": "as GPrune" if inputs_used.attention else "by the method",
+                "repair": name_texts(inputs_used.repaired_with, studies[result.name[0]]) or "none",
             }
             for result in results
             for inputs_used in [inputs[result.name]]

@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -13,7 +12,7 @@ from gprune.app.figures import drift as figures
 from gprune.app.ui import address, components, derived_cache, frame, selection, tables, work
 from gprune.app.ui import card as cards
 from gprune.app.ui.commands import command
-from gprune.app.ui.text import escape, escape_error
+from gprune.app.ui.text import escape, escape_error, name_texts
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.rasa import COMPARISONS
@@ -23,16 +22,7 @@ from gprune.system.errors import GpruneError, SettingsError
 _FORMS = {figures.HISTOGRAM: "Histogram", figures.SURVIVAL: "Cumulative share"}
 _MOST_ROWS = 50
 """neurons in the table of those that shift most; its CSV has more"""
-_COLUMNS: dict[str, Any] = {
-    name: st.column_config.NumberColumn(heading, format="%.3f", width=width, help=description)
-    for name, heading, width, description in (
-        ("drift d", "d", 50, "Shift of the rank between the texts"),
-        ("rank on A", "on A", 52, "Rank on text A; 1 is the most important"),
-        ("rank on B", "on B", 52, "Rank on text B; 1 is the most important"),
-        ("A resampled", "noise A", 64, "Shift of the rank between halves of A"),
-        ("B resampled", "noise B", 64, "Shift of the rank between halves of B"),
-    )
-} | {name: st.column_config.NumberColumn(width=width) for name, width in (("layer", 48), ("neuron", 60))}
+_FORMS_OF_COLUMNS = dict.fromkeys(("drift d", "rank on A", "rank on B", "A resampled", "B resampled"), "%.3f")
 
 
 @frame.declare_page(
@@ -77,9 +67,10 @@ def _show_top_neurons(run: Run, card: cards.Card) -> None:
     card.set_title(f"The {len(table)} neurons that shift most")
     columns = [name for name in table.columns if "score" not in name and name != "signed drift"]
     selection.draw_table(
-        table[columns], "rd_top_rows", height=440, column_config=_COLUMNS, alt="neurons with the largest drift"
-    )
-    st.caption("Ranks run from 0 to 1. Select a row to select its neuron on every page.")
+        table[columns], "rd_top_rows", height=440, forms=_FORMS_OF_COLUMNS,
+        heading=partial(name_texts, settings=run.study), alt="neurons with the largest drift",
+    )  # fmt: skip
+    st.caption("Ranks run from 0 to 1, the most important. Select a row to select its neuron on every page.")
     card.tools(
         lambda: read(derived_cache.MOST_TABLE_ROWS),
         switch=False,

@@ -29,7 +29,7 @@ from gprune.app.preview import (
     TokenAnswer,
     TokenQuestion,
 )
-from gprune.app.ui import address, asking, buttons, frame, run_status, selection, tables, work
+from gprune.app.ui import address, asking, components, frame, run_status, selection, tables, work
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import TEXT_LOOKS, control_label
 from gprune.app.ui.commands import command
@@ -98,7 +98,7 @@ def _show_controls(run: Run, unit: Selection) -> bool:
         selection.search_field(run, "ins_search", placeholder="L5N688 or module 3 of layer 2", width=320)
         for label, step, icon, key in (("Previous", -1, "chevron_left", "B"), ("Next", 1, "chevron_right", "N")):
             neighbour = _neighbour(run, unit, step)
-            buttons.action_button(
+            components.action_button(
                 label, f"ins_{label.lower()}", icon, selection.select, *_parts(neighbour or Selection()),
                 shortcut=key, disabled=neighbour is None, help="Previous or next unit in the layer",
             )  # fmt: skip
@@ -145,7 +145,7 @@ def _show_group(run: Run, card: cards.Card, unit: Selection) -> None:
     selection.draw_table(table.head(_MOST_MEMBERS), f"{card.key}_{name}", height=360, alt=f"the {name} of {unit.words}")
     note = ""
     if len(table) > _MOST_MEMBERS:
-        note = f" {_MOST_MEMBERS:,} of {len(table):,} shown, most important on A first; the CSV has all."
+        note = f" {_MOST_MEMBERS:,} of {len(table):,} shown, sorted by importance; the CSV has all."
     st.caption(
         "Select a row to inspect it. u is the shift of local ranks between halves of a text; smaller is better." + note
     )
@@ -155,10 +155,11 @@ def _show_group_numbers(run: Run, unit: Selection, members: Array, modules: pd.D
     """Draw drift, repeatability and adaptation of a module, or their means over the modules of a layer."""
     numbers: dict[str, str] = {}
     if run.has(stages.drift):
-        numbers["Median drift A|B"] = f"{np.median(run.load(stages.drift).magnitude[unit.layer][members]):.3f}"
+        numbers["Median rank drift"] = f"{np.median(run.load(stages.drift).magnitude[unit.layer][members]):.3f}"
     if modules is not None and "u on A" in modules:
         suffix = "" if unit.module is not None else ", mean of modules"
-        numbers |= {f"u on {letter}{suffix}": f"{modules[f'u on {letter}'].mean():.3f}" for letter in "AB"}
+        for column in ("u on A", "u on B"):
+            numbers[name_texts(column, run.study) + suffix] = f"{modules[column].mean():.3f}"
     if modules is not None and "RASA" in modules and unit.module is None:
         adapted = int((modules["RASA"] != OUTCOMES[KEPT]).sum())
         numbers["Adapted modules"] = f"{adapted} of {len(modules)}"
@@ -177,7 +178,7 @@ def _show_neuron(run: Run, card: cards.Card, unit: Selection) -> None:
     labels = module_labels(run, layer)
     _show_neuron_numbers(run, texts, layer, neuron, labels)
     if labels is not None:
-        buttons.action_button(
+        components.action_button(
             f"Inspect module {labels[neuron]}", f"ins_to_module_{layer}_{neuron}", "arrow_upward",
             selection.select, layer, int(labels[neuron]), type="tertiary",
         )  # fmt: skip
@@ -316,7 +317,9 @@ def _show_ablation(run: Run, card: cards.Card, unit: Selection) -> None:
     is_asked = address.read_text(_ABLATED) == neuron
     if not is_asked:
         with st.container(horizontal=True, vertical_alignment="center"):
-            buttons.action_button("Ablate now", f"{card.key}_now", "content_cut", address.set_value, _ABLATED, neuron)
+            components.action_button(
+                "Ablate now", f"{card.key}_now", "content_cut", address.set_value, _ABLATED, neuron
+            )
             st.caption(f"The worker sets this neuron to 0 and measures the change of loss on {texts}.", width="stretch")
     if not asking.can_ask(run, is_asked):
         return
@@ -532,7 +535,7 @@ def _offer_examples(run: Run, texts: str, key: str) -> None:
     )
     until = ("--until", str(run.record.get("until") or "all"))
     with st.container(horizontal=True, vertical_alignment="center"):
-        clicked = buttons.button("Compute examples", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
+        clicked = components.button("Compute examples", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
         st.code(command(run.study, arguments=until), language="bash", wrap_lines=True)
     if clicked and work.start(run.root, run.study, until) is not None:
         st.rerun()

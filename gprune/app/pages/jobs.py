@@ -12,7 +12,7 @@ import streamlit as st
 from gprune.analysis.formatting import format_count
 from gprune.app.figures import jobs as panels
 from gprune.app.pages import launch
-from gprune.app.ui import address, buttons, frame, live, run_choice, run_status, tables, work
+from gprune.app.ui import address, components, frame, live, run_choice, run_status, tables, work
 from gprune.app.ui.card import card, card_of
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.run_choice import labels
@@ -107,18 +107,20 @@ def _draw_controls(root: str, job: Job) -> None:
             with st.popover("Cancel", icon=":material/stop_circle:"):
                 st.caption("Finished stages are kept; the run can be resumed later.")
                 key = f"jobs_cancel_{job.id}"
-                buttons.action_button("Cancel job", key, "", buttons.attempt, "jobs", queue.cancel, folder, job.id)
+                components.action_button(
+                    "Cancel job", key, "", components.attempt, "jobs", queue.cancel, folder, job.id
+                )
         if job.state in ("cancelled", "interrupted", "failed"):
             key = f"jobs_resume_{job.id}"
-            buttons.action_button("Resume", key, "play_arrow", buttons.attempt, "jobs", _resume, root, job.id)
+            components.action_button("Resume", key, "play_arrow", components.attempt, "jobs", _resume, root, job.id)
         # the same settings may only fail again
         if job.state == "failed" and study is not None and not job.exports:
-            if buttons.button(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
+            if components.button(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
                 address.to_launch(study, f"The settings of “{job.label}” are")
         run, current = frame.situation().run_named(run_status.run_of_job(root, job.id)), frame.current_run()
         if run is not None and (current is None or current.name != run.name):
             label, key = "Show its run on every page", f"jobs_open_{job.id}"
-            buttons.action_button(label, key, "visibility", run_choice.choose_run, run.name)
+            components.action_button(label, key, "visibility", run_choice.choose_run, run.name)
 
 
 def _resume(root: str, job_id: str) -> None:
@@ -129,7 +131,7 @@ def _draw_job(root: str, job_id: str) -> None:
     """Draw the table of jobs and the details of one; a fragment that is drawn again while a job is active."""
     situation = live.shared_situation(root)
     job = next((job for job in situation.jobs if job.id == job_id), None)
-    buttons.show_error("jobs")
+    components.show_error("jobs")
     with card("jobs_table", "All jobs"):
         table, columns, look = table_of_jobs([_job_row(situation, job) for job in situation.jobs[:MOST_ROWS]])
         tables.show(table, column_config=columns, alt="all jobs", **look)
@@ -249,7 +251,7 @@ def _draw_runs(situation: work.Situation) -> None:
             st.info("No runs yet. Start one on the Start tab.", icon=":material/info:")
         return
     usage: dict[str, RunUsage] = {}
-    with buttons.show_errors():
+    with components.show_errors():
         usage = dict(cache.overview(Store(Path(situation.root))).runs)
     names = labels(situation.runs) | {run.name: f"{run.name} · cannot be read" for run in situation.unreadable}
     with card("runs_table", "Runs of this cache"):
@@ -292,7 +294,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
         st.caption(
             f"{format_count(len(listed), 'run')}. Size: all results used. Unique: freed on deletion.", width="stretch"
         )
-        if len(chosen) > 1 and buttons.button("Compare selected", key="runs_compare", icon=":material/leaderboard:"):
+        if len(chosen) > 1 and components.button("Compare selected", key="runs_compare", icon=":material/leaderboard:"):
             address.compare_runs(chosen)
 
 
@@ -379,16 +381,16 @@ def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: 
         if run is not None:
             current = frame.current_run()
             if current is None or current.name != name:
-                buttons.action_button(
+                components.action_button(
                     "Show it on every page", f"runs_show_{name}", "visibility", run_choice.choose_run, name
                 )
             about = "Copies this run’s settings into the form on the Start tab."
-            if buttons.button("Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about):
+            if components.button("Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about):
                 address.to_launch(run.study, f"The settings of “{title}” are")
             words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
-            if buttons.button(words, f"runs_hide_{name}", help="Its results and pages do not change."):
+            if components.button(words, f"runs_hide_{name}", help="Its results and pages do not change."):
                 _save(run, hidden=not run.about.hidden)
-        if buttons.button("Delete …", f"runs_delete_{name}", icon=":material/delete:"):
+        if components.button("Delete …", f"runs_delete_{name}", icon=":material/delete:"):
             _confirm_deletion(situation.root, name, title, usage)
     st.caption(f"Folder of its record: {escape(Path(situation.root) / 'runs' / name)}")
 
@@ -407,9 +409,11 @@ def _confirm_deletion(root: str, name: str, title: str, usage: RunUsage | None) 
     else:
         st.markdown("Results that no other run needs are deleted too. This cannot be undone.")
     with st.container(horizontal=True):
-        if buttons.action_button("Delete it", "runs_delete_yes", "delete", _delete, root, name, title, type="primary"):
+        if components.action_button(
+            "Delete it", "runs_delete_yes", "delete", _delete, root, name, title, type="primary"
+        ):
             st.rerun()
-        if buttons.button("Keep it", "runs_delete_no"):
+        if components.button("Keep it", "runs_delete_no"):
             st.rerun()
 
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import pandas as pd
 import streamlit as st
 
-from gprune.app.server.server_options import COMMAND, TRUST_OPTION, trusts_code
-from gprune.app.ui import address, buttons, components, frame, tables, work
+from gprune.app.server import COMMAND, TRUST_OPTION, trusts_code
+from gprune.app.ui import address, components, frame, tables, work
 from gprune.app.ui.card import card
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command, python_of
@@ -175,13 +175,15 @@ def _ask(widget: Callable[..., Any], field: str, *arguments: Any, **options: Any
 
 
 def _ask_model() -> dict[str, Any]:
+    st.markdown("**1 Model**")
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown("**1 Model**", width="stretch")
         st.caption("Fill in:", width="content")
         for key, build in DEMOS.items():
             study = build()
             about = f"A: {study.primary}; B: {study.auxiliary}. As a command: run {key}"
-            buttons.action_button(study.name, f"launch_fill_{key}", "", fill, study, type="tertiary", help=about)
+            # on a phone, the names stand in one row
+            name = study.name.removeprefix("Bundled demo, ").capitalize()
+            components.action_button(name, f"launch_fill_{key}", "", fill, study, type="tertiary", help=about)
     left, right = st.columns([2, 1])
     with left:
         hint = "demo, a folder or a hub name"
@@ -357,7 +359,7 @@ def draw_uploader(root: str, key: str) -> str:
         return ""
     raw = uploaded.getvalue()
     path = uploaded_path(root, "tasks", uploaded.name, SUFFIX, raw)
-    with buttons.show_errors():
+    with components.show_errors():
         count = _count_questions(hashlib.sha256(raw).hexdigest(), Path(uploaded.name).name, raw)
         save_upload(path, raw)
         questions = f"{count:,} question{'s' if count > 1 else ''}"
@@ -690,7 +692,7 @@ def _draw_bar(root: str, studies: list[Study], refused: bool) -> None:
             st.code(command(*studies, arguments=arguments or ()), language="bash", wrap_lines=True)
             st.caption("As Python")
             st.code(python_of(*studies, anyway=bool(arguments)), language="python", wrap_lines=True)
-        if buttons.button(
+        if components.button(
             "Start the run",
             key="launch_start",
             type="primary",
@@ -763,7 +765,7 @@ def draw_evaluation(root: str) -> None:
     panel = st.expander(title, icon=":material/straighten:", key="launch_measure", on_change="rerun")
     if not (panel.open or st.session_state.get(MORE)):
         return
-    with panel, buttons.show_errors():
+    with panel, components.show_errors():
         st.caption(
             f"Uses the masks of {escape(labels(frame.situation().runs)[run.name])} without calibrating or learning "
             "again. The measurements become a separate run."
@@ -778,5 +780,7 @@ def draw_evaluation(root: str) -> None:
             return
         st.code(command(study), language="bash", wrap_lines=True)
         refused = _refuse(study)
-        if buttons.button("Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused):
+        if components.button(
+            "Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused
+        ):
             _start(root, [study])

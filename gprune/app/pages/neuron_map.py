@@ -1,6 +1,7 @@
 """The Neuron map tab: neurons of a layer that are alike, and whether they are pruned together."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from gprune.app.ui import address, derived_cache, frame, selection, tables, work
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import module_labels
-from gprune.app.ui.text import escape_error
+from gprune.app.ui.text import escape_error, name_texts
 from gprune.models import identity
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -56,7 +57,8 @@ def _show_map(run: Run, card: cards.Card) -> None:
         basis = address.segmented_control("Similarity", figures.BASES, "nm_basis", BEHAVIOUR)
         layout = address.segmented_control("Layout", figures.LAYOUTS, "nm_layout", figures.UMAP)
         default = figures.default_coloring(run)
-        colour = address.selectbox("Colour", figures.COLORINGS, "nm_colour", default, width=240)
+        colorings = {key: name_texts(words, run.study) for key, words in figures.COLORINGS.items()}
+        colour = address.selectbox("Colour", colorings, "nm_colour", default, width=240)
         method = _choose_method(run, colour)
     options = {"layer": layer, "basis": basis, "layout": layout, "colour": colour, "method": method}
     if _is_available(run, layer, basis, layout):
@@ -154,13 +156,16 @@ def _show_region(run: Run, card: cards.Card) -> None:
     if len(table) > limit:
         st.caption(f"{limit:,} of {len(table):,} rows shown; the CSV has all.")
     height = min(360, tables.height(len(table)))
-    selection.draw_table(table.head(limit), "nm_region_rows", height=height, forms=_FORMATS, alt="selected neurons")
+    selection.draw_table(
+        table.head(limit), "nm_region_rows", height=height, forms=_FORMATS,
+        heading=partial(name_texts, settings=run.study), alt="selected neurons",
+    )  # fmt: skip
     card.tools(
         lambda: table,
         switch=False,
         caption="Select a row to select its neuron on every page. Ranks run from 0 to 1.",
         how="The listed neurons are inside the lasso or in the selected module. A rank of 1 is the most important of "
-        "the layer on that text; drift is the shift of the rank between A and B.",
+        "the layer on that text; drift is the shift of the rank between the two.",
     )
     if selected.neuron is not None:
         address.link("inspector", f"Open {selected.words} in the Inspector", ":material/search:")

@@ -77,5 +77,8 @@ def _show_checks(run: Run) -> None:
     checks = verdict.checks(
         run.record, run.study, masks, story.holdout_statuses(run), effect, recorded=claims, seeds=seeds
     )
-    for check in checks:
-        st.markdown(f"{_ICONS[check.verdict]} **{check.name}:** {join_numbers(escape(check.value))}")
+    rows = ["| check | values |", "| --- | --- |"]
+    for heading, members in verdict.check_rows(checks).items():
+        values = (f"{_ICONS[check.verdict]} {check.name}: {join_numbers(escape(check.value))}" for check in members)
+        rows.append(f"| **{heading}** | {' &nbsp; '.join(values)} |")
+    st.markdown("\n".join(rows))

@@ -17,7 +17,6 @@ from gprune.app.preview import Answer, Question, Source
 from gprune.app.ui import (
     address,
     asking,
-    buttons,
     card,
     components,
     derived_cache,
@@ -54,7 +53,7 @@ PRESETS: dict[str, tuple[float, float, str, str]] = {
     "Drift only": (0.90, 0.90, "drift", ""),
     "None": (0.90, 0.90, "none", ""),
 }
-SELECTIONS = {"drift_and_score": "drift and score (paper)", "drift": "drift only", "none": "none"}
+SELECTIONS = {"drift_and_score": "drift and score", "drift": "drift only", "none": "none"}
 RANDOM = {"random": "random modules (control)"}
 RETENTIONS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 REFERENCES = {"gprune": "this run", "no_rasa": "no RASA", "flap": "FLAP", "dense": "dense model"}
@@ -128,8 +127,8 @@ def _show_presets(run: Run) -> None:
     own_rule = own.drift_quantile, own.score_quantile, own.selection, own.score_scale
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         for number, (name, preset) in enumerate(PRESETS.items(), start=1):
-            buttons.action_button(name, f"rasa_preset_{name}", "", set_rule, *preset, shortcut=f"Alt+{number}")
-        buttons.action_button(
+            components.action_button(name, f"rasa_preset_{name}", "", set_rule, *preset, shortcut=f"Alt+{number}")
+        components.action_button(
             "Restore thresholds", "rasa_preset_own", "", set_rule, *own_rule, type="tertiary", shortcut="Alt+0"
         )
 
@@ -176,7 +175,9 @@ def _show_fields(run: Run) -> None:
             "Mean score", _SCALES, SCALE, own.score_scale,
             help="raw as in the paper, or standardised within the layer",
         )  # fmt: skip
-        address.segmented_control("Adapt by", _selections(run), SELECTION, own.selection)
+        address.segmented_control(
+            "Adapt by", _selections(run), SELECTION, own.selection, help="The paper adapts by drift and score."
+        )
 
 
 def _show_outcome(run: Run, choice: whatif.LabChoice) -> None:
@@ -294,7 +295,9 @@ def _show_start(run: Run, choice: whatif.LabChoice) -> None:
     results = stages.Results(run.results.store, stages.Graph(study, run.graph.inputs))
     seconds = eta.missing_seconds(results.plan("all"), results)
     with st.container(horizontal=True, vertical_alignment="center"):
-        start = buttons.button("Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:")
+        start = components.button(
+            "Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:"
+        )
         if start and work.start(run.root, study) is not None:
             st.rerun()
         goal = f"at {percent(choice.retention)} retention" if study.retention != run.study.retention else "as a new run"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import streamlit as st
 
 from gprune.analysis.formatting import format_count
-from gprune.app.report import Report, describe_figure, figure_names, make_report, page_of_figure
-from gprune.app.ui import address, buttons, frame, tables
+from gprune.app.report import FIGURES, Report, describe_figure, figure_names, make_report, page_of_figure
+from gprune.app.ui import address, components, frame, tables
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.text import escape, escape_error
 from gprune.pipeline.runs.opened import Run
@@ -36,7 +36,7 @@ def show(run: Run) -> None:
 
 def _choose_figures(run: Run, opened: Card) -> None:
     names = figure_names()
-    called = {name: f"{page_of_figure(name)}: {describe_figure(name)}" for name in names}
+    called = {name: f"{page_of_figure(name)}: {FIGURES[name].heading}" for name in names}
     first = [name for name in names if page_of_figure(name) == page_of_figure(names[0])]
     cards = tuple(
         address.multiselect(
@@ -50,11 +50,11 @@ def _choose_figures(run: Run, opened: Card) -> None:
     )
     opened.set_title(f"{len(cards)} of {len(names)} figures in one file" if cards else "Choose a figure")
     with st.container(horizontal=True):
-        buttons.action_button("Add all", "rp_all", "", address.set_value, CHOSEN, list(names))
+        components.action_button("Add all", "rp_all", "", address.set_value, CHOSEN, list(names))
         for page in dict.fromkeys(map(page_of_figure, names)):
             of_page = [name for name in names if page_of_figure(name) == page]
             both = list(dict.fromkeys([*cards, *of_page]))
-            buttons.action_button(
+            components.action_button(
                 f"Add {page}", f"rp_page_{page}", "", address.set_value, CHOSEN, both, type="tertiary"
             )
     st.caption(
@@ -68,7 +68,7 @@ def _choose_figures(run: Run, opened: Card) -> None:
 def _make(run: Run, cards: tuple[str, ...]) -> None:
     """Draw the buttons that create and download the report."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        if buttons.button(
+        if components.button(
             "Create report", key="rp_make", type="primary", icon=":material/description:", disabled=not cards
         ):
             with st.spinner("Drawing the figures …"):

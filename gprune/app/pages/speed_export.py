@@ -68,7 +68,8 @@ def _show_measured(measured: Throughput, phase: str) -> None:
         alt="tokens per second, ratio and memory of every model",
     )
     memory = escape(", ".join(dict.fromkeys(table["memory"])))
-    st.caption(f"{escape(measured.setting)}. {escape(measured.machine)}. Memory: {memory}.")
+    setting = measured.setting.replace(" on cpu,", " on the CPU,")
+    st.caption(f"{escape(setting)}. {escape(measured.machine)}. Memory: {memory}.")
     if max(table["parameters"]) < SMALL:
         st.caption(
             "This model is small, so the fixed cost of each step dominates. A large model can have another ratio."

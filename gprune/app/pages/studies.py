@@ -16,7 +16,7 @@ from gprune.analysis.formatting import format_count, format_signed, percent
 from gprune.analysis.paired_test import INTERVAL
 from gprune.analysis.studies import Setting, StudyRow
 from gprune.analysis.verdict import BEST, SECOND
-from gprune.app.ui import address, buttons, documents, frame, run_choice, tables
+from gprune.app.ui import address, components, documents, frame, run_choice, tables
 from gprune.app.ui.card import Card, card, published_badge
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import escape, escape_error
@@ -283,7 +283,7 @@ def _open_run(settings: list[Setting]) -> None:
             width=460,
             help="A selected row chooses its run here.",
         )
-        if buttons.button("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
+        if components.button("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
             run_choice.choose_run(chosen)
             st.rerun()
 
@@ -311,13 +311,15 @@ def _show_gains(content: Card, rows: tuple[StudyRow, ...]) -> None:
     content.set_title(f"GPrune against its base metric: {heading(column)} in {format_count(len(chosen), 'comparison')}")
     forms: dict[str, Any] = {"forms": {"before": "%.2f", "after": "%.2f"}}
     caption = "Before: the base metric alone. After: GPrune on it, at the same retention."
-    content.table(chosen, caption=caption, shares={"retention": 0}, alt="change of each base metric by GPrune", **forms)
+    content.table(
+        chosen, caption=caption, words={"retention": percent}, alt="change of each base metric by GPrune", **forms
+    )
     gap = gaps(analysis.frame(rows)).drop(columns="seed", errors="ignore")
     if len(gap):
         st.markdown("**Gap between Wanda-sp and FLAP, before and after GPrune**")
         gap["metric"] = gap["metric"].map(heading)
-        shares = {"retention": 0, "reduction": 0}
-        tables.show(gap, shares=shares, alt="gap between the base metrics before and after GPrune", **forms)
+        words = {"retention": percent, "reduction": percent}
+        tables.show(gap, words=words, alt="gap between the base metrics before and after GPrune", **forms)
         st.caption("Absolute difference of the two base metrics. A negative reduction means that the gap grows.")
 
 

@@ -24,7 +24,7 @@ from gprune.app.preview import (
     Source,
     TokenLosses,
 )
-from gprune.app.ui import address, asking, buttons, components, frame, tables
+from gprune.app.ui import address, asking, components, frame, tables
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import control_label
 from gprune.app.ui.text import escape, escape_error
@@ -129,7 +129,7 @@ def _show_reading(run: Run, card: cards.Card, models: _Models, live: bool) -> No
 
 def _type_passage() -> Passage | None:
     text = _text_area("Text", "lens_typed", height=140, placeholder="Type or paste a text, then press Read.")
-    buttons.action_button("Read", "lens_read", "visibility", address.set_value, _LIVE, True)
+    components.action_button("Read", "lens_read", "visibility", address.set_value, _LIVE, True)
     if not text.strip():
         st.caption("The text is empty: type or paste some words.")
         return None
@@ -230,7 +230,7 @@ def _show_writing(run: Run, models: _Models, live: bool) -> None:
             help="Divisor of the logits before a token is sampled; 0 selects the most likely token."
         )  # fmt: skip
         seed = address.number_field("Seed", "lens_seed", 0, 0, _MOST_SEED, 1, width=160)
-        buttons.action_button("Continue", "lens_write", "edit", address.set_value, _LIVE, True)
+        components.action_button("Continue", "lens_write", "edit", address.set_value, _LIVE, True)
     if not text.strip():
         st.caption("The prompt is empty: type some words.")
         return

@@ -75,7 +75,7 @@ class WorkerProcess:
         cannot start a process.
         """
         self.model = model
-        self.loading = f"the model is being loaded: {describe_memory(model)}"
+        self.loading = f"The model is being loaded: {describe_memory(model)}"
         """sentence for people who wait"""
         self._connection, child = Pipe()
         self._log = tempfile.TemporaryFile()

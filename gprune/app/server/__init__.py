@@ -1,6 +1,50 @@
 """The app's door: who may come in, and what the server that stands behind it was started for.
 
-`auth` decides on each request before Streamlit sees it, and `serving` starts what stands behind it.
+`auth` decides on each request before Streamlit sees it, and `serving` starts what stands behind it. The command that
+serves the app notes its terms here, in the memory of its own process: neither a page nor a variable of the
+environment can change them.
 """
 
-from gprune.app.server.server_options import ServerOptions, current_terms, open_with, require_trust
+from dataclasses import dataclass
+
+from gprune.system.errors import SettingsError
+
+COMMAND = "python -m gprune app"
+"""what starts the app"""
+TRUST_OPTION = "--trust-remote-code"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Options of the server."""
+
+    trust_remote_code: bool = False
+    """whether a study may ask for the Python code of its model to be run"""
+
+
+_noted: list[ServerOptions] = []
+
+
+def open_with(options: ServerOptions) -> None:
+    """Record that this process serves the app with access control, and its options."""
+    _noted[:] = [options]
+
+
+def current_terms() -> ServerOptions | None:
+    """Return the options of this process, or None if `gprune app` did not start it."""
+    return _noted[0] if _noted else None
+
+
+def trusts_code() -> bool:
+    """Return True if this server may run code of models."""
+    options = current_terms()
+    return options is not None and options.trust_remote_code
+
+
+def require_trust(wants_trust: bool) -> None:
+    """Raise SettingsError if a study trusts remote code and the server does not."""
+    if wants_trust and not trusts_code():
+        raise SettingsError(
+            "trust_remote_code is on, but this server runs no code that comes with a model: start it as "
+            f"{COMMAND} {TRUST_OPTION}, or run the study with python -m gprune run"
+        )

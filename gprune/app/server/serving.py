@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+from gprune.app.server import ServerOptions, open_with
 from gprune.app.server.auth import Guard
 from gprune.app.server.endpoint import UNSAFE, Endpoint
-from gprune.app.server.server_options import ServerOptions, open_with
 from gprune.system import installation
 
 _FRAME = "gprune.app.ui.frame"

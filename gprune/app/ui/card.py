@@ -13,7 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from gprune.app.ui import address, buttons, chart_style, documents, run_status, selection, tables
+from gprune.app.ui import address, chart_style, components, documents, run_status, selection, tables
 from gprune.app.ui.commands import python_code
 from gprune.app.ui.panel import Call, Panel, PanelFunction
 from gprune.app.ui.text import escape, escape_error, join_numbers, name_texts, strip_markdown
@@ -286,7 +286,7 @@ def draw_export_button(key: str, content: Content) -> None:
     """Draw the button that opens the export for a paper; nothing without figures or table."""
     if not content.figures and content.table is None:
         return
-    if buttons.button(
+    if components.button(
         "",
         key=f"{key}_take",
         icon=":material/file_export:",
@@ -301,7 +301,7 @@ def _open_export(key: str, content: Content) -> None:
     st.markdown(f"**{content.title}**")
     if content.figures:
         _draw_printed(key, content)
-    with buttons.show_errors():
+    with components.show_errors():
         _draw_sources(key, content)
 
 

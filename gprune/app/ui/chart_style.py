@@ -136,6 +136,8 @@ def _form(method: str, otherwise: tuple[str, str]) -> tuple[str, str]:
 
 METHOD_COLORS, METHOD_SYMBOLS, METHOD_DASHES = Looks(_color), Looks(_symbol), Looks(_dash)
 MOST_LAYER_TICKS = 16
+LETTERS = 13
+"""pixels of a letter of a chart"""
 MOST_LETTERS = 36
 """of a line below an axis that a phone is as wide as"""
 KEY_PIXELS = 20
@@ -161,8 +163,10 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
         "hoverlabel": {"namelength": -1},
     }
     figure.update_layout(**(shared | layout))
-    figure.update_xaxes(title_text=x, zeroline=False)
-    return figure.update_yaxes(title_text=y, zeroline=False)
+    letters = {"size": LETTERS}
+    figure.update_layout(font=letters, legend_font=letters)
+    figure.update_xaxes(title_text=x, zeroline=False, tickfont=letters)
+    return figure.update_yaxes(title_text=y, zeroline=False, tickfont=letters)
 
 
 def is_wide(figure: go.Figure) -> bool:
@@ -239,15 +243,10 @@ _PAPER_LETTERS = 10
 """pixels of a letter: 7.5 points"""
 
 
-def paper_width(columns: str) -> int:
-    """Return the pixels of a figure that takes so many columns."""
-    return round(COLUMNS[columns] * _PER_MILLIMETRE)
-
-
 def fit_to_paper(figure: go.Figure, columns: str) -> go.Figure:
     """Return a copy of a figure at the width of one or two columns; the figure stays as it is."""
     copy = as_shapes(figure)
-    size = paper_width(columns)
+    size = round(COLUMNS[columns] * _PER_MILLIMETRE)
     copy.update_layout(
         template="plotly_white",
         width=size,
@@ -260,8 +259,9 @@ def fit_to_paper(figure: go.Figure, columns: str) -> go.Figure:
         modebar={"color": "#5b5b66", "activecolor": "#1c1c22", "bgcolor": "white"},
         legend={"font": {"size": _PAPER_LETTERS - 1}},
     )
-    copy.update_xaxes(title_standoff=6, automargin=True)
-    copy.update_yaxes(title_standoff=6, automargin=True)
+    ticks = {"tickfont": {"size": _PAPER_LETTERS}, "title_standoff": 6, "automargin": True}
+    copy.update_xaxes(**ticks)
+    copy.update_yaxes(**ticks)
     return copy
 
 

@@ -12,10 +12,9 @@ import streamlit as st
 from gprune.analysis import paired_test
 from gprune.analysis.formatting import format_count, percent
 from gprune.analysis.verdict import OURS, method_label
-from gprune.app.server.server_options import COMMAND, current_terms
+from gprune.app.server import COMMAND, current_terms
 from gprune.app.ui import (
     address,
-    buttons,
     components,
     derived_cache,
     page_names,
@@ -69,7 +68,7 @@ def run(sections: Mapping[str, Sequence[Any]], figures: Callable[[], SlideFigure
         if st.session_state.get(_WHOLE) != place:
             # another place begins at its top
             st.session_state.pop(_WHOLE, None)
-        buttons.forget_clicks(place)
+        components.forget_clicks(place)
         components.add_style("look")
         situation = _read_situation()
         _draw(situation, place, sections)
@@ -164,7 +163,7 @@ def _draw_jobs(situation: work.Situation, current: Run | None, place: str) -> No
     under_way = (work.run_of_active_job(situation, job) for job in situation.active if not job.exports)
     elsewhere = [run for run in under_way if run is not None and (current is None or run.name != current.name)]
     if elsewhere:
-        buttons.action_button(
+        components.action_button(
             "Show the running run", "frame_watch", "visibility", run_choice.choose_run, elsewhere[0].name,
             type="tertiary", help="The run shown now stays in the list.",
         )  # fmt: skip
@@ -298,7 +297,7 @@ def _explain_incomplete(run: Run) -> None:
     with row:
         # going on with the same settings may only fail again
         failed = run.state == "failed"
-        if failed and buttons.button(address.EDIT, key="frame_edit", icon=":material/edit:"):
+        if failed and components.button(address.EDIT, key="frame_edit", icon=":material/edit:"):
             address.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
 
 
@@ -387,20 +386,20 @@ def _draw_banner(situation: work.Situation, job: Job) -> None:
     with st.container(horizontal=True, vertical_alignment="center", border=True, key=f"ended_{job.id}"):
         result = describe_result(run, origin) if is_result and run is not None else ""
         st.markdown(f"{icon} **{escape(job.label)}** {words}{reason}. {result}", width="stretch")
-        if buttons.button("Open", f"ended_open_{job.id}", icon=":material/visibility:"):
+        if components.button("Open", f"ended_open_{job.id}", icon=":material/visibility:"):
             _close_banner(job.id)
             if run is not None and job.state == "done":
                 run_choice.choose_run(run.name)
             target = _RESULT_PLACES.get(job.arguments[0] if job.arguments else "", "home")
             address.open_page(target if job.state == "done" else "launch")
         if is_result and run is not None:
-            if buttons.button("Compare", f"ended_compare_{job.id}", icon=":material/leaderboard:"):
+            if components.button("Compare", f"ended_compare_{job.id}", icon=":material/leaderboard:"):
                 _close_banner(job.id)
                 # a job that another program has started is compared with the run at hand
                 other = origin.name if origin is not None else st.session_state.get(work.SHOWN, "")
                 run_choice.choose_run(run.name)
                 address.compare_runs(filter(None, [run.name, other]))
-        buttons.action_button(
+        components.action_button(
             "", f"ended_close_{job.id}", "close", _close_banner, job.id, type="tertiary", help="Close this message"
         )
 

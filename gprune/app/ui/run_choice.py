@@ -8,9 +8,9 @@ from textwrap import shorten
 import streamlit as st
 
 from gprune.analysis import thresholds
+from gprune.analysis.comparison import distinguishing_settings
 from gprune.analysis.formatting import format_count
-from gprune.analysis.run_settings import distinguishing_settings
-from gprune.app.ui import address, buttons, work
+from gprune.app.ui import address, components, work
 from gprune.app.ui.address import RUN
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import escape, short, short_text
@@ -147,7 +147,7 @@ def explain_missing(runs: list[Run]) -> None:
     if runs:
         nearest = next(iter(get_close_matches(wanted_name, [run.name for run in runs], n=1)), _default(runs))
         words = f"Open “{escape(labels(runs)[nearest])}”"
-        buttons.action_button(words, "frame_go_on", "", choose_run, nearest)
+        components.action_button(words, "frame_go_on", "", choose_run, nearest)
 
 
 def _selector(runs: list[Run], chosen: str | None) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.app.ui import address, buttons, tables
+from gprune.app.ui import address, components, tables
 from gprune.app.ui.panel import KEYS, Selection, available_part
 from gprune.app.ui.text import escape_error
 from gprune.pipeline.runs.opened import Run
@@ -85,7 +85,7 @@ def draw_chip(run: Run) -> None:
     wanted_unit = requested_selection()
     if not wanted_unit:
         return
-    buttons.action_button(
+    components.action_button(
         wanted_unit.words, "frame_selection", "close", select, None,
         help="Selected on every page; click to clear.", width="stretch",
     )  # fmt: skip

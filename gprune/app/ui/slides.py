@@ -13,7 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from gprune.app.ui import address, buttons, components, run_status, story, work
+from gprune.app.ui import address, components, run_status, story, work
 from gprune.app.ui.panel import Panel, PanelFunction
 from gprune.app.ui.text import escape, join_numbers
 from gprune.pipeline.runs.opened import MissingResultError, Run, root
@@ -94,7 +94,7 @@ class SlideFigures:
 def draw_button(key: str, **look: Any) -> None:
     """Draw a button that opens the first slide."""
     about = "One sentence and one figure per question, for an audience. Escape ends the slides."
-    buttons.action_button("Slides", key, "slideshow", address.set_value, SLIDE, "1", help=about, **look)
+    components.action_button("Slides", key, "slideshow", address.set_value, SLIDE, "1", help=about, **look)
 
 
 def open_slide_number() -> int:
@@ -110,10 +110,10 @@ def draw_slide(run: Run | None, figures: SlideFigures) -> None:
     with st.container(key="slide", gap="small"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f":blue-badge[{number} / {len(SLIDES)}] {slide.title}", width="stretch")
-            if buttons.button("End", "slide_end", icon=":material/close_fullscreen:", shortcut="Escape"):
+            if components.button("End", "slide_end", icon=":material/close_fullscreen:", shortcut="Escape"):
                 address.set_value(SLIDE, "")
                 address.open_page(slide.place)
-        with buttons.show_errors():
+        with components.show_errors():
             heading = st.empty()
             _draw_sentence(heading, slide.sentence(run))
             # the sentence names a result that is missing

@@ -7,10 +7,9 @@ from functools import lru_cache
 from gprune import records
 from gprune.analysis import comparison, thresholds, verdict
 from gprune.analysis import drift as ranks
-from gprune.analysis.comparison import DENSE, MethodResult
+from gprune.analysis.comparison import DENSE, MethodResult, seed_groups
 from gprune.analysis.decisions import Bins
 from gprune.analysis.paired_test import Measurement
-from gprune.analysis.run_settings import seed_groups
 from gprune.analysis.verdict import OURS, Headline, Opponents
 from gprune.app.ui import derived_cache, run_status
 from gprune.app.ui.text import short_text

@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.analysis.formatting import percent
 from gprune.app.ui.text import escape
 from gprune.evaluation import protocol
 from gprune.evaluation.protocol import Marks, Stamp
@@ -22,20 +21,21 @@ _LINE_PIXELS, _LETTERS = 22, 48
 def show(
     frame: pd.DataFrame,
     *,
-    shares: Mapping[str, int] | None = None,
     forms: Mapping[str, str] | None = None,
+    words: Mapping[str, Callable[[float], str]] | None = None,
+    heading: Callable[[str], str] = str,
     on_row: Callable[[int], None] | None = None,
     **options: Any,
 ) -> Any:
     """Draw a table without row names; Streamlit's own download writes the cells as they are in the frame.
 
-    Columns of `shares` read as
-    percent, with so many decimals, those of `forms` as numbers of a format; their cells stay numbers.
+    Columns of `forms` read as numbers of a format under what `heading` makes of their name, those of `words` as a
+    function writes them; cells stay numbers.
     `on_row` is told of the row that a person chooses, by its place in the frame, and needs a `key`.
     `options` go to `st.dataframe`, whose answer is given back.
     """
     if forms:
-        numbers = {name: st.column_config.NumberColumn(format=form) for name, form in forms.items()}
+        numbers = {name: st.column_config.NumberColumn(heading(name), format=form) for name, form in forms.items()}
         options["column_config"] = numbers | options.get("column_config", {})
     if on_row is not None:
         chosen = partial(_take_row, options["key"], on_row, len(frame))
@@ -43,9 +43,8 @@ def show(
     from gprune.analysis import table
 
     safe: Any = table.guard(frame, display=True)
-    if shares:
-        words = {name: partial(percent, digits=digits) for name, digits in shares.items()}
-        safe = safe.style.format(words, na_rep="–")
+    if words:
+        safe = safe.style.format(dict(words), na_rep="–")
     return st.dataframe(safe, hide_index=True, **options)
 
 
@@ -86,7 +85,7 @@ def draw_stamps(entries: Iterable[Stamp | None]) -> None:
     """Draw the stamps that are known of some figures, each once; of many the first ones."""
     lines = protocol.lines(entries)
     for line in lines[:_MOST_STAMPS]:
-        st.caption(f":material/straighten: {escape(line)}.")
+        st.caption(f":material/straighten: {escape(line[:1].upper() + line[1:])}.")
     if len(lines) > _MOST_STAMPS:
         st.caption(f"And {len(lines) - _MOST_STAMPS} other protocols; the CSV lists them all.")
 

@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections import Counter
 
 from gprune.study import study
 from gprune.system import safe_parsing
@@ -47,8 +48,10 @@ def in_figure(text: object) -> str:
 
 
 def names_in_figure(settings: study.Study) -> dict[str, str]:
-    """Return the short names of a study's calibration texts by letter, escaped for figures."""
-    return {letter: in_figure(name_texts(letter, settings)) for letter in "ABC"[: 2 + bool(settings.substitute)]}
+    """Return the short names of a study's calibration texts by letter, escaped for figures; each name is unique."""
+    names = {letter: in_figure(name_texts(letter, settings)) for letter in "ABC"[: 2 + bool(settings.substitute)]}
+    count = Counter(names.values())
+    return {letter: name if count[name] == 1 else f"{name} ({letter})" for letter, name in names.items()}
 
 
 def name_texts(sentence: str, settings: study.Study) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from gprune.app.server import require_trust
-from gprune.app.ui import buttons, run_status
+from gprune.app.ui import components, run_status
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import escape, escape_error, short, short_text
 from gprune.jobs import Job, queue
@@ -100,7 +100,7 @@ def start(root: str, study: Study, arguments: tuple[str, ...] = (), origin: str 
 
     `origin` is the run that its result is compared with; the one that is shown where left out.
     """
-    with buttons.show_errors():
+    with components.show_errors():
         run_status.require_inputs(root, study)
         return begin_job(root, study, job_label(study), arguments, origin)
     return None
@@ -109,14 +109,14 @@ def start(root: str, study: Study, arguments: tuple[str, ...] = (), origin: str 
 def start_button(words: str, key: str, root: str, study: Study, place: Any = None, **look: Any) -> None:
     """Draw the button that submits a study, in a place if one is given; see `start` and `st.button`."""
     with place or nullcontext():
-        clicked = buttons.button(words, key=key, icon=":material/play_arrow:", **look)
+        clicked = components.button(words, key=key, icon=":material/play_arrow:", **look)
     if clicked and start(root, study) is not None:
         st.rerun()
 
 
 def begin_job(root: str, study: Study, title: str, arguments: tuple[str, ...], origin: str = "") -> Job | None:
     """Submit a job, or find an active one that does the same; None after the page was told why not."""
-    with buttons.show_errors():
+    with components.show_errors():
         job = submit(root, study, title, arguments)
         state = st.session_state
         state[FOLLOWED] = state.get(FOLLOWED, set()) | {job.id}
@@ -146,7 +146,7 @@ def autostart(situation: Situation) -> bool:
     is_on = os.environ.get(AUTOSTART_VARIABLE, "1") != "0"
     if not is_on or situation.runs or situation.jobs or situation.problem:
         return False
-    with buttons.show_errors():
+    with components.show_errors():
         submit(situation.root, demo_study())
         return True
     return False
@@ -187,7 +187,7 @@ def draw_job_state(run: Run, arguments: tuple[str, ...]) -> bool:
 
 def draw_job_start(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
     """Draw the button that starts the job that its arguments name."""
-    if not buttons.button(words, key=key, icon=":material/play_arrow:"):
+    if not components.button(words, key=key, icon=":material/play_arrow:"):
         return
     if begin_job(run.root, run.study, f"{title}: {job_label(run.study)}", arguments) is not None:
         st.rerun()

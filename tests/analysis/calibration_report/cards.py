@@ -11,7 +11,7 @@ DRIFT = {"drift": 0.1, "drift_sampling": 0.02, "drift_beyond": 0.1}
 DECISIONS = {"changed": 0.2, "changed_sampling": 0.05, "groups_changed": 0.125}
 JACCARD = {"": 0.6, "_chance": 0.3, "_sampling": 0.9, "_halves": 0.85, "_across": 0.58}
 CONTENT = {"token_distance": 0.4, "distinct_shared": 0.5, "runs_shared": 0.0, "run": 13}
-PLAIN = Against("B", "b", **DRIFT, **DECISIONS, **{f"jaccard{key}": x for key, x in JACCARD.items()}, **CONTENT)
+PLAIN = Against("B", "b", "ptb", **DRIFT, **DECISIONS, **{f"jaccard{key}": x for key, x in JACCARD.items()}, **CONTENT)
 
 
 def against(**changes):
@@ -27,5 +27,6 @@ def a_card(*texts, drift=None, name="a", run="r", sequences=100, available=1000,
     result = Resampled(sizes, rendered, rendered)
     undecided = 0.3 if texts else float("nan")
     return replace(
-        TextCard("A", name, "", Origin(run, "m", "flap", 0.5), size, result, law, law, texts, undecided), **changes
+        TextCard("A", name, "wiki", "", Origin(run, "m", "flap", 0.5), size, result, law, law, texts, undecided),
+        **changes,
     )

@@ -40,12 +40,12 @@ def read(card):
 
 
 def test_the_page_stands_alone_and_says_what_the_card_says_and_a_hostile_name_is_text_in_every_form():
-    tags, words = read(a_card(against(), against(letter="C", name="c")))
+    tags, words = read(a_card(against(), against(letter="C", name="c", label="c4")))
     assert tags.addresses == [] and "link" not in tags.tags and "img" not in tags.tags
     assert "Calibration card of a" in words and "64 sequences keep it at 25%" in words
     assert "100 of 1,000" in words and "Jaccard index of the neurons kept" in words
-    assert "C: c" in words and tags.tags.count("table") == 2
-    card = a_card(against(name=HOSTILE), name=HOSTILE, run=HOSTILE)
+    assert "C: c4" in words and tags.tags.count("table") == 2
+    card = a_card(against(name=HOSTILE, label=HOSTILE), name=HOSTILE, label=HOSTILE, run=HOSTILE)
     tags, words = read(card)
     assert "img" not in tags.tags and HOSTILE in words
     match = re.search(r"<script type='application/json' id='numbers'>(.*?)</script>", writing.page(card), re.S)
@@ -78,7 +78,9 @@ def test_the_figure_marks_what_was_drawn_and_what_is_asked_for():
     assert lines == {100, 400}
     levels = {shape.y0 for shape in figure.layout.shapes if shape.y0 == shape.y1}
     assert levels == {0.025, 0.01}
-    assert [mark.text for mark in figure.layout.annotations][-2:] == ["100 drawn", "400 for 25%"]
+    # names in the legend cover no data
+    names = [shape.name for shape in figure.layout.shapes]
+    assert names == [*["25% of the drift to ptb"] * 2, "100 drawn", "400 for 25%"]
     # a law that nothing is known of, and texts that are the same, leave a figure
     for card in (a_card(), a_card(against(drift_beyond=0.0), drift=Law(float("nan"), 0.0))):
         assert figures.plot_sampling_drift(card, 0.25).data
@@ -93,8 +95,10 @@ def answers(card, share=0.25):
 
 def test_a_text_is_large_enough_where_sampling_is_a_small_part_of_the_drift():
     enough = verdicts(a_card(against()))[0]
-    assert enough.good is True and enough.question == "Is A large enough?"
-    numbers = "Resampling 100 sequences shifts ranks by 0.020 (median), 20% of the drift to B (0.100 beyond sampling)."
+    assert enough.good is True and enough.question == "Is wiki large enough?"
+    numbers = (
+        "Resampling 100 sequences shifts ranks by 0.020 (median), 20% of the drift to ptb (0.100 beyond sampling)."
+    )
     assert enough.answer == f"Yes. {numbers} 64 sequences keep it at 25%; the text has 1,000."
     # 0.04 / 0.01^2 = 400
     few = verdicts(a_card(against()), 0.1)[0]
@@ -117,7 +121,7 @@ def test_unknown_answers_are_neither_good_nor_bad():
     unclear = verdicts(a_card(against(), drift=Law(NONE, 0.0)))[0]
     assert unclear.good is None and unclear.answer.startswith("Unknown: ")
     same = verdicts(a_card(against(drift=0.015, drift_beyond=0.0)))[0]
-    assert same.good is False and same.answer.endswith("(median), as much as B does (0.015).")
+    assert same.good is False and same.answer.endswith("(median), as much as ptb does (0.015).")
     alone = verdicts(a_card())
     assert alone[0].answer.endswith("0.020 (median). The run has no other text to compare it with.")
     assert [verdict.good for verdict in alone] == [None, None, None]
@@ -130,11 +134,11 @@ def test_unknown_answers_are_neither_good_nor_bad():
         (
             0.2,
             0.05,
-            "Yes. Using B instead changes 20.0% of the neuron decisions; another sample changes 5.0% (Jaccard 0.60",
+            "Yes. Using ptb instead changes 20.0% of the neuron decisions; another sample changes 5.0% (Jaccard 0.60",
         ),
-        (0.08, 0.05, "In part. Using B instead changes 8.0%"),
-        (0.06, 0.05, "Hardly more than another sample would. Using B instead changes 6.0%"),
-        (0.2, NONE, "Unknown: the effect of sampling is not measured. Using B instead changes 20.0% of the neuron"),
+        (0.08, 0.05, "In part. Using ptb instead changes 8.0%"),
+        (0.06, 0.05, "Hardly more than another sample would. Using ptb instead changes 6.0%"),
+        (0.2, NONE, "Unknown: the effect of sampling is not measured. Using ptb instead changes 20.0% of the neuron"),
     ],
 )
 def test_whether_another_text_gives_another_model(changed, sampling, start):
@@ -146,10 +150,10 @@ def test_whether_another_text_gives_another_model(changed, sampling, start):
 
 
 def test_a_text_with_verbatim_overlap_is_not_distinct():
-    overlap = verdicts(a_card(against(runs_shared=0.4), against(letter="C", token_distance=0.2)))[2]
+    overlap = verdicts(a_card(against(runs_shared=0.4), against(letter="C", label="c4", token_distance=0.2)))[2]
     assert overlap.good is False
     assert overlap.answer == (
-        "No: 40.00% verbatim overlap with B (runs of 13 tokens). Its token frequencies differ from C’s by 0.20 "
+        "No: 40.00% verbatim overlap with ptb (runs of 13 tokens). Its token frequencies differ from c4’s by 0.20 "
         "(between two halves: 0.30)."
     )
     assert answers(a_card(against(runs_shared=5e-3)))[2].startswith("Yes: 0.50% verbatim")

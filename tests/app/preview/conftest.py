@@ -113,7 +113,7 @@ class FakeWorker:
 
     def __init__(self, model, workshop):
         self.model, self.workshop, self.pid = model, workshop, 1
-        self.alive, self.ended, self.loading = True, False, "the model is being loaded: it needs 1.0 GiB"
+        self.alive, self.ended, self.loading = True, False, "The model is being loaded: it needs 1.0 GiB"
         self.free = threading.Event()
         if not workshop.hold:
             self.free.set()

@@ -126,7 +126,7 @@ def test_a_question_that_is_replaced_while_the_model_is_loaded_is_not_measured(p
     shop.loads.clear()
     source = source_of("first")
     old = pool.ask(source, Question("t", "gprune"), owner="me")
-    wait_for(lambda: pool.state(source).reason == "the model is being loaded: it needs 1.0 GiB")
+    wait_for(lambda: pool.state(source).reason == "The model is being loaded: it needs 1.0 GiB")
     assert pool.state(source).phase == "loading"
     new = pool.ask(source, Question("t", "flap"), owner="me")
     shop.loads.set()

@@ -1,5 +1,4 @@
-// Where modules and lines are on the screen, how they are drawn, and what the pointer does to them; one module
-// with counting.js.
+// Places of modules and lines on the screen, how they are drawn, and the pointer; one module with counting.js.
 
 function scale(self) {
   const { drift, score } = self.modules
@@ -123,7 +122,7 @@ function shade(self, pen) {
 function axes(self, pen) {
   const { left, right, bottom, top } = self.range
   const foot = self.height - MARGIN.bottom
-  pen.font = `12px ${self.ink.font}`
+  pen.font = `13px ${self.ink.font}`
   pen.lineWidth = 1
   pen.strokeStyle = self.ink.line
   pen.fillStyle = self.ink.text
@@ -178,10 +177,8 @@ function moveLines(self) {
   const foot = self.height - MARGIN.bottom
   const x = self.toX(self.line.drift)
   const y = Math.min(Math.max(self.toY(self.line.score), MARGIN.top), foot)
-  const width = self.width - MARGIN.left - MARGIN.right
   Object.assign(drift.style, { left: `${x}px`, top: `${MARGIN.top}px`, height: `${foot - MARGIN.top}px` })
-  Object.assign(score.style, { left: `${MARGIN.left}px`, top: `${y}px`, width: `${width}px` })
-  drift.classList.toggle("flipped", x > self.width - 190)
+  Object.assign(score.style, { left: `${MARGIN.left}px`, top: `${y}px`, right: `${MARGIN.right}px` })
   score.classList.toggle("flipped", y > foot - 30)
   for (const [name, sign] of [["drift", "≥"], ["score", "≤"]]) {
     const element = self.lines[name]
@@ -191,6 +188,9 @@ function moveLines(self) {
     element.setAttribute("aria-valuenow", String(self.level[name]))
     element.setAttribute("aria-valuetext", `quantile ${words}`)
   }
+  const label = drift.querySelector(".name")
+  if (innerWidth < 560 && !score.hidden) label.textContent += `, score ≤ ${short(self.line.score)}`
+  label.style.left = `${Math.min(14, self.width - x - label.offsetWidth)}px`
 }
 
 function say(self) {
@@ -248,7 +248,7 @@ function point(self, index, event) {
   self.tip.textContent = [
     `layer ${layer[index]}, module ${number[index]}, neurons: ${size[index].toLocaleString("en-US")}`,
     `drift ${drift[index].toFixed(3)}, mean score ${short(score[index])}`,
-    `u on A ${primary[index].toFixed(3)}, u on B ${auxiliary[index].toFixed(3)}`,
+    `u ${primary[index].toFixed(3)} on the primary text, ${auxiliary[index].toFixed(3)} on the auxiliary`,
     "click to select",
   ].join("\n")
   const right = x[index] > self.width - 250
