@@ -156,12 +156,12 @@ def test_the_law_tells_what_four_times_as_many_sequences_do(noise):
     """Fitted to two samples of at most 80 sequences, it foretells two samples of 320."""
     score, counts = shards_of(sequences_of(1, SHARDS * PER_SHARD, 3 * noise)), np.full(LAYERS, NEURONS // 2)
     samples = resampling.resampling_drift(score, np.full(SHARDS, PER_SHARD), counts)
-    drift, decisions = (fit_drift_law(samples.sequences, values) for values in (samples.drift, samples.changed))
+    drift, changed = (fit_drift_law(samples.sequences, values) for values in (samples.drift, samples.changed))
     redrawn = [ranks(sequences_of(seed, 320, 3 * noise).mean(axis=0)) for seed in range(2, 10)]
     pairs = list(zip(redrawn[::2], redrawn[1::2], strict=True))
     assert drift.at(320) == pytest.approx(np.mean([rank_drift(*pair) for pair in pairs]), rel=0.1)
     differ = [decisions.share_changed(*(keep_highest_ranks(sample, counts) for sample in pair)) for pair in pairs]
-    assert decisions.at(320) == pytest.approx(np.mean(differ), rel=0.15)
+    assert changed.at(320) == pytest.approx(np.mean(differ), rel=0.15)
     # and back from the level to the number
     assert drift.sequences_for(drift.at(320)) == pytest.approx(320)
 

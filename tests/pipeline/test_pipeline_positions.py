@@ -116,7 +116,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_made(study, monkeypatch, 
     command = ["run", str(file), "--until", "drift", "--cache", str(root)]
     assert main(command) == 2
     said = capfd.readouterr().err.replace("\n", " ")
-    assert "more than the 0.2 GiB of this machine" in said and "--anyway" in said
+    assert "more than the 256.0 MiB of this machine" in said and "--anyway" in said
     assert runs.read(Store(root), run_name(study)) is None
     with pytest.raises(TooLarge):
         pipeline.run(study, Store(root), silent, "drift")
@@ -132,7 +132,7 @@ def test_a_dry_run_says_memory_and_time_of_what_is_missing(study, tmp_path, capf
     said = capfd.readouterr()
     lines = [line.split() for line in said.err.splitlines()]
     assert ["statistics_primary", "0.6", "0.6"] in [line[:3] for line in lines]
-    assert "statistics_primary" in said.out and "at most 0.6 GiB" in said.err
+    assert "statistics_primary" in said.out and "at most 614" in said.err
     pipeline.run(study, Store(root), silent, "drift")
     assert main(command) == 0
     assert capfd.readouterr().err.strip().endswith("stages, 0 missing")

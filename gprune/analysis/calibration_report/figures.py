@@ -37,7 +37,7 @@ def plot_sampling_drift(card: TextCard, share: float) -> go.Figure:
     if needed and needed != count and needed <= last:
         name = f"{needed:,} for {percent(share)}"
         figure.add_vline(x=needed, line=drawn | {"dash": "dashdot"}, name=name, showlegend=True)
-    _set_layout(figure, "sequences in each of two samples (log scale)", "median rank drift (log scale)", 400)
+    _set_layout(figure, "sequences per sample (log scale)", "median rank drift (log scale)", 480)
     _axes(figure, card, share, last)
     return figure
 

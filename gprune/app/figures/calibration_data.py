@@ -199,6 +199,6 @@ def plot_pairs(table: pd.DataFrame, names: Mapping[str, str], highest: float) ->
         texttemplate="%{text}", textfont={"size": 15}, zmin=lowest, zmax=highest, xgap=2, ygap=2, showscale=False,
         hoverinfo=None, hovertemplate="%{customdata}: %{text}<extra></extra>", hoverongaps=False,
     )  # fmt: skip
-    style(figure, "", "", 84 + _CELL_PIXELS * len(table))
+    style(figure, "text", "text", 84 + _CELL_PIXELS * len(table))
     ticks = {"type": "category", "showgrid": False, "tickvals": list(table.index), "ticktext": titles}
     return figure.update_xaxes(**ticks).update_yaxes(**ticks, autorange="reversed")

@@ -161,7 +161,7 @@ def plot_slopes(movers: Movers, height: int, chosen: int | None = None, texts: S
         words = f"higher here: {int(members.sum())}"
         figure.add_annotation(text=words, font={"color": color}, yanchor="bottom", showarrow=False, **position)
     _chosen(figure, movers, chosen)
-    margin = {"l": 56, "r": 12, "t": 28, "b": 32}
+    margin = {"l": 56, "r": 40, "t": 28, "b": 32}
     style(figure, "", "rank (1 = most important)", height, margin=margin)
     figure.update_xaxes(range=[-0.12, 1.12], showgrid=False, tickvals=[0, 1], ticktext=list(texts))
     return figure.update_yaxes(range=[-0.03, 1.03], tickvals=[0, 0.25, 0.5, 0.75, 1])

@@ -113,7 +113,7 @@ def test_the_command_says_it_and_writes_it(finished, cards, tmp_path, capsys):
     words = ["card", run_name(study), "c", "-o", str(out), "--cache", str(store.root)]
     assert main(words) == 0
     said = capsys.readouterr()
-    assert "Does the choice of C change the model?" in said.out and str(out) in said.err
+    assert "Does the choice of self: change the model?" in said.out and str(out) in said.err
     content = json.loads(out.read_text(encoding="utf-8"))
     assert content["others"][0]["jaccard"] == cards["C"].others[0].jaccard and content["share"] == 0.25
 
