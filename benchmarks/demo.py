@@ -40,7 +40,7 @@ SHOWN = """() => {
             text("[class*=st-key-card_ov_cost] .js-plotly-plot .main-svg"), text(".st-key-ov_headline")]
 }"""
 """texts of the drift chart, of the chart of perplexities, and of the headline on the Overview page"""
-GPRUNE_RESULT = re.compile(r"perplexity on .*GPrune")
+GPRUNE_RESULT = re.compile(r"perplexity on .*with GPrune")
 
 
 def measure_app(threads: int) -> dict[str, float | None]:

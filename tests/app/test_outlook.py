@@ -63,15 +63,16 @@ def test_a_run_knows_how_far_it_is_whatever_was_read_earlier_or_the_clock_says(t
 
 @pytest.mark.parametrize("elapsed", [3.0, None])
 def test_a_job_at_work_says_its_step_its_stage_and_the_time_left(tmp_path, monkeypatch, elapsed):
-    run = a_run(tmp_path, 11)
+    finished = names().index("clusters")
+    run = a_run(tmp_path, finished)
     at = JobProgress(stage="clusters", done=2, total=4, elapsed=elapsed)
     sentence, share = _described(run, at, monkeypatch)
-    assert f"step 12 of {len(names())}, clusters of the neurons’ parameters 2/4" in sentence
+    assert f"step {finished + 1} of {len(names())}, clusters of the neurons’ parameters 2/4" in sentence
     assert share == run_status.run_outlook(run, at).share and sentence.endswith(" remaining")
 
 
 def test_a_job_that_waits_for_the_result_of_another_says_so(tmp_path, monkeypatch):
-    run, words = a_run(tmp_path, 11), "waiting for another run that computes the same"
+    run, words = a_run(tmp_path, names().index("clusters")), "waiting for another run that computes the same"
     for message, output in ((words, True), ("seed 0", False)):
         waits = message if output else ""
         at = JobProgress(stage="clusters", done=0, total=1, message=message, waits=waits, elapsed=3.0)

@@ -6,6 +6,7 @@ dense model ran.
 """
 
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,14 +45,20 @@ NAN = float("nan")
 
 
 def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
-    """Return the results that a study asks for, without their needs, in the order of the paper."""
+    """Return the results that a study asks for, without their needs, in the order in which a run computes them.
+
+    The masks and perplexities of the methods with the fewest stages come first, so that a page shows them early.
+    """
     study = graph.study
     goals: list[Stage[Any]] = [drift(graph)]
     prunes, measures = until in ("masks", "perplexity", "all"), until in ("perplexity", "all")
-    if until != "drift" and ("gprune" in study.methods or not prunes):
+    if until in ("adapted", "agreement"):
         goals += [partition(graph), modules(graph), adapted_scores(graph)]
     if prunes:
-        goals += [size(graph), *(masks(graph, METHODS[name].masks) for name in _pruning_methods(study))]
+        texts = study.evaluation.texts if measures else ()
+        goals += [size(graph), *(measure.overlap(graph, text) for text in texts)]
+        by_method = [_method_stages(graph, name, texts) for name in study.methods]
+        goals += itertools.chain.from_iterable(sorted(by_method, key=lambda stages: len(order(stages))))
     if measures:
         goals += _measurements(graph)
     if until == "all":
@@ -61,6 +68,11 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     if until in ("agreement", "all"):
         goals += agreements(graph).values()
     return goals
+
+
+def _method_stages(graph: Graph, name: str, texts: Sequence[str]) -> list[Stage[Any]]:
+    masked = [masks(graph, METHODS[name].masks)] if METHODS[name].decision != "none" else []
+    return [*masked, *(measure.perplexity(graph, name, text) for text in texts)]
 
 
 def _pruning_methods(study: Study) -> list[str]:
@@ -74,9 +86,9 @@ def measurable(graph: Graph) -> list[str]:
 
 def _measurements(graph: Graph) -> list[Stage[Any]]:
     study, texts = graph.study, graph.study.evaluation.texts
-    measurements: list[Stage[Any]] = [measure.overlap(graph, text) for text in texts]
-    measurements += [measure.perplexity(graph, name, text) for name in study.methods for text in texts]
-    measurements += [measure.accuracy(graph, name, task) for name in study.methods for task in measurable(graph)]
+    measurements: list[Stage[Any]] = [
+        measure.accuracy(graph, name, task) for name in study.methods for task in measurable(graph)
+    ]
     measurements += [measure.speed(graph)] if study.evaluation.speed != "none" else []
     trained = _pruning_methods(study) if recovers(study) else []
     return measurements + [measure.recovered_perplexity(graph, name, text) for name in trained for text in texts]
