@@ -1,7 +1,7 @@
-"""Of which dense model a pruned model in memory was made, and what was pruned of it.
+"""Origin of a pruned model in memory: the dense model and the kept units.
 
-The origin is an attribute of the model, so that it goes with it through copies and training. ``gprune.save`` writes
-model card and ``pruning.json`` from it; ``save_pretrained`` does not need it.
+It is an attribute of the model that survives copies and training. ``gprune.save`` writes model card and
+``pruning.json`` from it; ``save_pretrained`` does not need it.
 """
 
 from collections.abc import Sequence
@@ -66,8 +66,8 @@ def origin_of(model: Any) -> Origin:
         origin = Origin(model_card.read_record(folder), model_card.figures_of(folder))
     if origin is None or origin.record.padded:
         raise SettingsError(
-            "the model does not say what was pruned of it: save one that run.model or gprune.prune gave, or "
-            "that was loaded from a pruned folder; others have save_pretrained"
+            "the model has no record of its pruning: save one from run.model, gprune.prune or a "
+            "pruned folder, or use save_pretrained"
         )
     record = origin.record
     _, logits = checkpoint.probe(model, record.probe_tokens)
