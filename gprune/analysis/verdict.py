@@ -36,8 +36,8 @@ from gprune.analysis.paired_test import (
 )
 from gprune.analysis.thresholds import Counts
 from gprune.data.texts.corpus_relation import PART, SAME
+from gprune.data.texts.holdout import HoldoutStatus
 from gprune.evaluation import protocol
-from gprune.evaluation.protocol import HoldoutStatus
 from gprune.pipeline.stages.results import repair_label
 from gprune.records import Agreement, PruningMasks
 from gprune.study import Study

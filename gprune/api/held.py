@@ -106,12 +106,12 @@ def prune(model: PreTrainedModel, masks: pd.DataFrame | PruningMasks) -> Languag
         >>> smaller.num_parameters() < dense.num_parameters()
         True
     """
-    from gprune.models.export import checkpoint
+    from gprune.pruning import origin
     from gprune.pruning.surgery import cut
 
     with _as_decoder(model) as decoder:
         record = masks if isinstance(masks, PruningMasks) else _read_masks(masks, decoder.shape)
-        return checkpoint.remember_origin(cut(decoder, record), PrunedModel(record), **checkpoint.source_of(model))
+        return origin.remember_origin(cut(decoder, record), PrunedModel(record), **origin.source_of(model))
 
 
 @contextmanager
@@ -193,6 +193,7 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
     """
     from gprune.models.decoder import require_language_model
     from gprune.models.export import checkpoint
+    from gprune.pruning.origin import origin_of
 
     if hasattr(model, "merge_and_unload"):
         raise SettingsError("the model has unmerged adapters: save model.merge_and_unload() instead")
@@ -202,7 +203,7 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
     training = model.training
     model.eval()
     try:
-        provenance = checkpoint.origin_of(model)
+        provenance = origin_of(model)
         record = provenance.record
         return checkpoint.save(
             model,

@@ -45,7 +45,7 @@ def build_model(
         ModelError: the dense model is not on this machine, or has changed.
         StoreError: masks or inputs of the repair are missing or damaged.
     """
-    from gprune.models.export import checkpoint
+    from gprune.pruning.origin import remember_origin
 
     results, pruned = _load_pruned(run, method, trusted, repair, recovered)
     graph = results.graph
@@ -56,7 +56,7 @@ def build_model(
         if pruned is None:
             return model
         figures = _figures(results, method, recovered)
-        return checkpoint.remember_origin(model, pruned, figures, work.passage(), **graph.origin, trained=recovered)
+        return remember_origin(model, pruned, figures, work.passage(), **graph.origin, trained=recovered)
 
 
 def export(

@@ -10,6 +10,7 @@ from gprune.cli import COMMANDS, add_cache, say
 from gprune.cli.progress import show_progress
 from gprune.pipeline.runs import REMEDY
 from gprune.store import Store
+from gprune.store.results import size_of
 from gprune.system.units import amount
 
 EXIT_DAMAGED = 1
@@ -66,7 +67,7 @@ def _prune(options: argparse.Namespace) -> int:
         say("nothing is removed: these runs may need any result; `cache prune RUN` removes a run", file=sys.stderr)
         return EXIT_DAMAGED
     entries, corrupt = cache.overview(store).unneeded, cache.quarantined_results(store)
-    sizes = {str(path.relative_to(store.root)): cache.size_of(path) for path in corrupt}
+    sizes = {str(path.relative_to(store.root)): size_of(path) for path in corrupt}
     if options.yes:
         entries = cache.remove_unneeded(store, entries)
         for path in corrupt:

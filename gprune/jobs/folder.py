@@ -28,9 +28,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from gprune.jobs import processes
 from gprune.store import store_error
 from gprune.study import Study, run_name
-from gprune.system import installation, machine, safe_parsing
+from gprune.system import installation, safe_parsing
 from gprune.system.errors import JobError, SettingsError, UnreadableError
 from gprune.system.files import Lock, make_folder, write_json, write_text
 from gprune.system.forms import Listed, LooseForm, one_of
@@ -206,7 +207,7 @@ class JobState(LooseForm):
 
     def with_process(self, pid: int) -> JobState:
         """Return the same job with a process of this machine."""
-        return replace(self, pid=pid, process_started=machine.process_start(pid), host=machine.host())
+        return replace(self, pid=pid, process_started=processes.process_start(pid), host=processes.host())
 
     def ended_as(self, state: str, error: str = "") -> JobState:
         """Return the same job, ended now."""

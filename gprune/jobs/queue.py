@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from gprune.jobs import folder as files
+from gprune.jobs import processes
 from gprune.jobs.folder import ERROR, LOST, REMEDY, Job, JobState, create, fingerprint, read_job, read_state, update
 from gprune.jobs.reporting import JobProgress, measure, read_trace
 from gprune.study import Study, from_file
@@ -241,7 +242,7 @@ def reconcile(cache: Path) -> None:
 
 
 def _signal(state: JobState, number: signal.Signals) -> None:
-    if state.pid is not None and state.host == machine.host():
+    if state.pid is not None and state.host == processes.host():
         signal_process(state.pid, state.process_started, number)
 
 
@@ -286,8 +287,8 @@ def reap_children() -> None:
 
 def has_process(folder: Path, state: JobState) -> bool:
     """Return True if the process of a job lives: by its number and create time here, by its lock on another host."""
-    if state.host in ("", machine.host()):
-        return machine.is_alive(state.pid, state.process_started)
+    if state.host in ("", processes.host()):
+        return processes.is_alive(state.pid, state.process_started)
     return is_locked(folder / files.ALIVE)
 
 
@@ -311,7 +312,7 @@ def try_lock(path: Path) -> int | None:
 
 def signal_process(pid: int, started: float | None, number: signal.Signals) -> None:
     """Signal a process, with its whole group if it leads one; do nothing if it is gone."""
-    if not machine.is_alive(pid, started):
+    if not processes.is_alive(pid, started):
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getpgid(pid) == pid:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gprune.jobs import folder as files
-from gprune.jobs import queue
+from gprune.jobs import processes, queue
 from gprune.jobs.folder import Job, JobState, read_job, read_state, update
 from gprune.jobs.queue import jobs
 from gprune.system import machine
@@ -64,11 +64,11 @@ def lock_path(home: Path, name: str) -> Path:
     """Return the lock of a device or slot: one per user where it holds a GPU, one per cache otherwise."""
     visible = queue.visible_device(name)
     if name == files.CPU or not (visible or machine.cards()):
-        return home / f".device-{machine.host()}-{name}"
+        return home / f".device-{processes.host()}-{name}"
     folder = Path(tempfile.gettempdir()) / f"gprune-{os.getuid()}"
     with files.writable(folder):
         make_folder(folder)
-    return folder / f"device-{machine.host()}-{visible.get('CUDA_VISIBLE_DEVICES', name)}"
+    return folder / f"device-{processes.host()}-{visible.get('CUDA_VISIBLE_DEVICES', name)}"
 
 
 def _is_overtaking(job: Job, names: tuple[str, ...]) -> bool:
@@ -78,7 +78,7 @@ def _is_overtaking(job: Job, names: tuple[str, ...]) -> bool:
         if not older or not set(names) & set(queue.device_candidates(other.asks, other.timed)[0]):
             continue
         state = read_state(other.folder)
-        if state.host == machine.host() and queue.has_process(other.folder, state):
+        if state.host == processes.host() and queue.has_process(other.folder, state):
             return True
     return False
 

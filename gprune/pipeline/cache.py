@@ -5,7 +5,6 @@ has not finished also needs what it resumes from. While a record cannot be read,
 """
 
 import contextlib
-import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from gprune.pipeline.runs.opened import recorded_graph
 from gprune.pipeline.stages import KINDS, stages_by_name
 from gprune.store import DAMAGED, Store, explain_errors, require_folder, store_error
 from gprune.store.checksums import Stamp, stamp
+from gprune.store.results import size_of, visible_entries
 from gprune.system.errors import DamagedError, GpruneError, StoreError, UnreadableError
 from gprune.system.files import Lock, discard, make_folder, remove
 
@@ -76,16 +76,9 @@ class Overview:
 def cache_entries(store: Store) -> list[CacheEntry]:
     """Return every result and checkpoint, by kind and key; files that are being written are left out."""
     require_folder(store.root)
-    paths = [(kind, path) for kind in sorted(KINDS) for path in _visible(store.root / kind)]
+    paths = [(kind, path) for kind in sorted(KINDS) for path in visible_entries(store.root / kind)]
     matches = [(kind, path, match) for kind, path in paths if (match := _ENTRY.fullmatch(path.name))]
     return [CacheEntry(kind, match[1], size_of(path), match[2] or "") for kind, path, match in matches]
-
-
-def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files below a folder."""
-    if not path.is_dir() or path.is_symlink():
-        return _file_size(path)
-    return sum(_file_size(Path(folder, name)) for folder, _, files in os.walk(path) for name in files)
 
 
 def needed_by(store: Store, entries: Iterable[CacheEntry] | None = None) -> dict[tuple[str, str], set[str]]:
@@ -113,7 +106,7 @@ def overview(store: Store) -> Overview:
         total = files + sum(size for size, names in users if run in names)
         usage[run] = RunUsage(total, files + sum(size for size, names in users if names == {run}))
     largest = dict(sorted(usage.items(), key=lambda item: -item[1].total))
-    other_sizes = {path.name: size_of(path) for path in _visible(store.root) if path.name not in KINDS}
+    other_sizes = {path.name: size_of(path) for path in visible_entries(store.root) if path.name not in KINDS}
     unfinished = sum(entry.size for entry in entries if entry.suffix)
     other_sizes |= {"unfinished": unfinished} if unfinished else {}
     return Overview(kinds, largest, other_sizes, [entry for entry in entries if not needed_keys[entry.kind, entry.key]])
@@ -141,7 +134,7 @@ def remove_unneeded(store: Store, entries: Iterable[CacheEntry] | None = None) -
 def quarantined_results(store: Store) -> list[Path]:
     """Return corrupt results that were moved aside; links are not followed."""
     folder = store.root / DAMAGED
-    paths = [] if folder.is_symlink() else _visible(folder)
+    paths = [] if folder.is_symlink() else visible_entries(folder)
     return [path for path in paths if path.name.partition("-")[0] in KINDS]
 
 
@@ -224,7 +217,7 @@ _RunKeys = tuple[frozenset[str], str]
 def _run_keys(store: Store) -> dict[str, _RunKeys]:
     require_folder(store.root)
     keys = {}
-    for folder in _visible(store.root / _RUNS):
+    for folder in visible_entries(store.root / _RUNS):
         path = folder / runs.RECORD
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             keys[folder.name] = _read_keys(str(path), stamp(path))
@@ -252,17 +245,3 @@ def _planned_keys(record: dict[str, Any]) -> frozenset[str]:
         return frozenset(stage.key for stage in stages_by_name(recorded_graph(record, "the record")).values())
     except GpruneError:
         return frozenset()
-
-
-def _visible(folder: Path) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _file_size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0

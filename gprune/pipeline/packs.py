@@ -8,13 +8,9 @@ which `meta.json` has the SHA-256. It holds no model and no code. The same run g
 """
 
 import json
-import os
 import re
 import shutil
 import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -25,7 +21,8 @@ from gprune.pipeline.stages import KINDS, Graph, Results, Stage
 from gprune.pipeline.stages.inputs import roles
 from gprune.records.base import axes_of
 from gprune.store import Store, checksums, explain_errors
-from gprune.system.errors import DamagedError, GpruneError, SettingsError, StoreError, UnreadableError
+from gprune.store import archive as archives
+from gprune.system.errors import DamagedError, SettingsError, StoreError, UnreadableError
 from gprune.system.files import make_folder, replace_file, require_place, temporary_path
 from gprune.system.progress import Progress, silent
 from gprune.system.safe_parsing import quote, sentence
@@ -45,9 +42,6 @@ _RECORD_FIELDS = (
 """fields of a run's record that a pack contains: neither its owner nor the notes of a person"""
 _RUN_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")
 _RESULT_FILE = re.compile(r"results/([a-z_]+)/([0-9a-f]{32})/([a-z_]+\.(?:npy|json))")
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
-_AGAIN = "pack the run again"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,13 +146,9 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
             progress(number, len(contents.results), stage.title)
             folder = store.check(stage.kind, stage.key, KINDS[stage.kind].record)
             for name in sorted(_file_names(stage.kind)):
-                path, member = folder / name, _member(f"results/{stage.kind}/{stage.key}/{name}")
-                # zip64 where it is needed
-                member.file_size = path.stat().st_size
-                with path.open("rb") as source, archive.open(member, "w") as target:
-                    shutil.copyfileobj(source, target, 2**20)
+                archives.add_file(archive, folder / name, f"results/{stage.kind}/{stage.key}/{name}")
         record = json.dumps(_packed_record(contents), indent=1, ensure_ascii=False)
-        archive.writestr(_member(runs.RECORD), record.encode())
+        archive.writestr(archives.new_member(runs.RECORD), record.encode())
     progress(len(contents.results), len(contents.results), "written")
 
 
@@ -173,13 +163,6 @@ def _packed_record(contents: PackContents) -> dict[str, Any]:
 def _file_names(kind: str) -> set[str]:
     record = KINDS[kind].record
     return {checksums.MANIFEST, *(f"{axis}.npy" for axis in axes_of(record))} if record else set()
-
-
-def _member(name: str) -> zipfile.ZipInfo:
-    """Return an entry without time and machine, so that the same run gives the same bytes."""
-    member = zipfile.ZipInfo(name, _EPOCH)
-    member.compress_type, member.create_system, member.external_attr = zipfile.ZIP_DEFLATED, 3, 0o100600 << 16
-    return member
 
 
 def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = silent) -> Unpacked:
@@ -201,7 +184,7 @@ def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = sil
     except OSError as error:
         raise SettingsError(f"the pack {str(path)!r} cannot be read: {error.strerror}") from error
     with file, explain_errors(store.root):
-        with _refuse_damage("the pack"):
+        with archives.refuse_damage("the pack"):
             archive = zipfile.ZipFile(file)
         results = _list_results(archive.namelist())
         record, graph = _read_record(archive)
@@ -218,22 +201,12 @@ def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = sil
             for number, (kind, key) in enumerate(results):
                 progress(number, len(results), "checking")
                 _stage_result(archive, staged, kind, key)
-            added_count = _publish(staged, store, results)
+            added_count = store.adopt(staged, results)
             runs.save(store, run, record)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     progress(len(results), len(results), "unpacked")
     return Unpacked(run, added_count, len(results) - added_count)
-
-
-@contextmanager
-def _refuse_damage(subject: str) -> Iterator[None]:
-    try:
-        yield
-    except GpruneError:
-        raise
-    except _DAMAGE as error:
-        raise UnreadableError(f"{subject} is damaged or no zip archive ({sentence(error, 80)}): {_AGAIN}") from error
 
 
 def _list_results(members: list[str]) -> list[tuple[str, str]]:
@@ -244,7 +217,7 @@ def _list_results(members: list[str]) -> list[tuple[str, str]]:
     results = {_result_of(name) for name in files - {runs.RECORD}}
     complete = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _file_names(kind)} | {runs.RECORD}
     if files != complete or len(members) != len(files):
-        raise UnreadableError(f"the pack lacks a file of a result, or has one twice: {_AGAIN}")
+        raise UnreadableError(f"the pack lacks a file of a result, or has one twice: {archives.AGAIN}")
     return sorted(results)
 
 
@@ -258,7 +231,7 @@ def _result_of(name: str) -> tuple[str, str]:
 
 def _read_record(archive: zipfile.ZipFile) -> tuple[dict[str, Any], Graph]:
     source = f"{runs.RECORD} of the pack"
-    with _refuse_damage(source):
+    with archives.refuse_damage(source):
         data = archive.read(runs.RECORD)
     values = runs.parse_record(data, source)
     record = {name: values[name] for name in _RECORD_FIELDS if name in values}
@@ -293,26 +266,11 @@ def _stage_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str) 
     folder, record = staged.folder(kind, key), KINDS[kind].record
     make_folder(folder)
     for name in sorted(_file_names(kind)):
-        member = f"results/{kind}/{key}/{name}"
-        with (folder / name).open("xb") as target, _refuse_damage(f"{quote(member)} of the pack"):
-            with archive.open(member) as source:
-                shutil.copyfileobj(source, target, 2**20)
+        archives.extract_file(archive, f"results/{kind}/{key}/{name}", folder / name)
     try:
         staged.get(kind, key, record or object)
     except DamagedError as error:
         reason = sentence(error.fault, 120)
-        raise UnreadableError(f"a result of the pack ({kind}/{key}) cannot be read ({reason}): {_AGAIN}") from error
-
-
-def _publish(staged: Store, store: Store, results: list[tuple[str, str]]) -> int:
-    """Move checked results into the cache if it lacks them; return how many were moved."""
-    added_count = 0
-    for kind, key in results:
-        with store.lock(kind, key):
-            if not store.has(kind, key):
-                # replace a damaged result
-                store.set_aside(kind, key)
-                make_folder(store.folder(kind, key).parent)
-                os.replace(staged.folder(kind, key), store.folder(kind, key))
-                added_count += 1
-    return added_count
+        raise UnreadableError(
+            f"a result of the pack ({kind}/{key}) cannot be read ({reason}): {archives.AGAIN}"
+        ) from error

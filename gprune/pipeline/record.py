@@ -19,13 +19,13 @@ from itertools import product
 from typing import Any, Self
 
 from gprune.data import texts
+from gprune.jobs import processes
 from gprune.pipeline import runs
 from gprune.pipeline.stages import KINDS, Graph, Results, Stage, accuracy, required_stages, stages_by_name
 from gprune.pipeline.stages.inputs import roles
 from gprune.pipeline.stages.results import measurable
 from gprune.store import provenance
 from gprune.study import run_name
-from gprune.system import machine
 from gprune.system.errors import Cancelled, Interrupted, StoreError
 from gprune.system.files import Lock, make_folder
 from gprune.system.progress import Reused, Waiting
@@ -150,7 +150,7 @@ class RunRecord:
             "state": state,
             "until": self.until,
             "error": error if error is None else sentence(error),
-            "owner": machine.identify_process() if state == "running" else None,
+            "owner": processes.identify_process() if state == "running" else None,
             "started": self.started.isoformat(timespec="seconds"),
             "updated": datetime.now(UTC).isoformat(timespec="seconds"),
             # the monotonic clock is never adjusted

@@ -9,15 +9,11 @@ their names, labels and facts.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import json
-import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import Distribution, EntryPoint, entry_points
-from pathlib import Path
 from threading import Event
 from typing import Annotated, Any, Literal, cast
 
@@ -25,7 +21,7 @@ from gprune.plugins import Method, Metric
 from gprune.system import installation
 from gprune.system.errors import GpruneError, PluginError, UnreadableError
 from gprune.system.forms import LooseForm, Rule, validate_form
-from gprune.system.safe_parsing import json_object, quote, sentence
+from gprune.system.safe_parsing import quote, sentence
 
 Kind = Literal["metric", "method"]
 GROUPS: dict[str, Kind] = {"gprune.metrics": "metric", "gprune.methods": "method"}
@@ -33,7 +29,6 @@ IN_APP = Event()
 """set in the app's process, which imports no plug-in"""
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _LABEL = re.compile(r"[^\W_](?:[^\W_]|[ .,+/()'’-])*")
-_FLAGS = ("weighs", "compensated")
 Name = Annotated[str, Rule("small letters, digits and single underscores", lambda name: bool(_NAME.fullmatch(name)))]
 Label = Annotated[str, Rule("letters, digits, spaces and .,+/()'-", lambda label: bool(_LABEL.fullmatch(label)))]
 
@@ -78,7 +73,8 @@ class PluginInfo(LooseForm):
     @classmethod
     def from_record(cls, values: Mapping[str, Any]) -> PluginInfo:
         """Read the result of `to_record`. Raises PluginError if it describes no plug-in."""
-        return cls.parse({**values, **{name: values.get(name) == "yes" for name in _FLAGS}}, PluginError)
+        flags = {name: values.get(name) == "yes" for name in ("weighs", "compensated")}
+        return cls.parse({**values, **flags}, PluginError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +120,9 @@ def describe(code: Any, name: str, distribution: str, version: str, digest: str 
 
 
 def _import_plugins(points: list[EntryPoint], metrics: set[str], methods: set[str]) -> Installed:
+    # numpy and its like come with it: a study without plug-ins starts without them
+    from gprune.store.provenance import identify_distribution
+
     plugins: dict[str, PluginInfo] = {}
     code: dict[str, Any] = {}
     faults: list[Fault] = []
@@ -131,7 +130,7 @@ def _import_plugins(points: list[EntryPoint], metrics: set[str], methods: set[st
     for point in points:
         kind, distribution = GROUPS[point.group], cast(Distribution, point.dist)
         try:
-            digest = _digest(distribution)
+            digest = identify_distribution(distribution, GROUPS)
             value = _import(point, kind)
             plugin = describe(value, point.name, distribution.name, distribution.version, digest)
             _require_free(plugin, plugins, metrics, methods)
@@ -164,33 +163,6 @@ def _require_free(plugin: PluginInfo, plugins: Mapping[str, PluginInfo], metrics
             raise PluginError(f"{rival.distribution} brings a {rival.kind} of this name too: uninstall one of them")
     if plugin.metric and plugin.metric not in metrics and f"metric.{plugin.metric}" not in plugins:
         raise PluginError(f"it needs the metric {plugin.metric!r}, which is neither built in nor installed")
-
-
-def _digest(distribution: Distribution) -> str:
-    identity = f"{distribution.name} {distribution.version}"
-    origin = json_object(distribution.read_text("direct_url.json") or "{}", "direct_url.json")
-    if not origin.get("dir_info", {}).get("editable"):
-        return identity
-    modules = {point.module for point in distribution.entry_points if point.group in GROUPS}
-    modules |= set((distribution.read_text("top_level.txt") or "").split())
-    content = hashlib.sha256()
-    for name, path in sorted({file for module in modules for file in _files(module.partition(".")[0])}):
-        content.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return f"{identity} {content.hexdigest()[:32]}"
-
-
-def _files(module: str) -> Iterator[tuple[str, Path]]:
-    """The files of a top-level module or package, with their paths relative to it."""
-    spec = importlib.util.find_spec(module)
-    if spec is None:
-        return
-    if not spec.submodule_search_locations:
-        yield module, Path(spec.origin or "")
-    for root in spec.submodule_search_locations or ():
-        for folder, _, names in os.walk(root, followlinks=True):
-            if "__pycache__" not in folder:
-                paths = (Path(folder, name) for name in names)
-                yield from ((f"{module}/{path.relative_to(root).as_posix()}", path) for path in paths)
 
 
 def _list_plugins() -> Installed:

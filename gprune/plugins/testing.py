@@ -282,15 +282,9 @@ def sample_weights(shape: ModelShape, seed: int = 1, largest: float = 0.0) -> We
     """Return random float32 weights; neuron 0 and channel 0 have the `largest` value, if any, and 2 has zeros."""
     generator, hidden = np.random.default_rng(seed), shape.hidden
     queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
-    sizes = {
-        "gate": (shape.neurons, hidden),
-        "up": (shape.neurons, hidden),
-        "down": (hidden, shape.neurons),
-        "query": (queries, hidden),
-        "key": (keys, hidden),
-        "value": (keys, hidden),
-        "out": (hidden, queries),
-    }
+    units = {"gate": shape.neurons, "up": shape.neurons, "query": queries, "key": keys, "value": keys}
+    sizes = {name: (count, hidden) for name, count in units.items()}
+    sizes |= {"down": (hidden, shape.neurons), "out": (hidden, queries)}
     matrices = {name: generator.normal(0, 0.3, (shape.layers, *size)) for name, size in sizes.items()}
     if largest:
         for name, values in matrices.items():

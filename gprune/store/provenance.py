@@ -1,17 +1,21 @@
-"""Versions, commit and machine behind a result."""
+"""Versions, commit, plug-ins and machine behind a result."""
 
 import hashlib
+import importlib.util
 import os
 import platform
 import subprocess
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from gprune.system import installation
 from gprune.system.installation import __version__
 from gprune.system.machine import has_gpu, peak_memory, version
+from gprune.system.safe_parsing import json_object
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "lm_eval")
 _DISTRIBUTION = "gprune-studio"
@@ -66,6 +70,38 @@ def _package() -> dict[str, Any]:
     files = [line for line in listed.splitlines() if line.startswith("gprune/") and "__pycache__" not in line]
     digest = hashlib.sha256("\n".join(sorted(files)).encode()).hexdigest()
     return {"package": digest[:12]} if files else {}
+
+
+def identify_distribution(distribution: metadata.Distribution, groups: Collection[str]) -> str:
+    """Return name and version of a distribution and, of an editable install, a digest of its files.
+
+    The files are those of its top-level modules and of the modules that its entry points of these groups name.
+    Raises UnreadableError or OSError if they cannot be read.
+    """
+    identity = f"{distribution.name} {distribution.version}"
+    origin = json_object(distribution.read_text("direct_url.json") or "{}", "direct_url.json")
+    if not origin.get("dir_info", {}).get("editable"):
+        return identity
+    modules = {point.module for point in distribution.entry_points if point.group in groups}
+    modules |= set((distribution.read_text("top_level.txt") or "").split())
+    content = hashlib.sha256()
+    for name, path in sorted({file for module in modules for file in _module_files(module.partition(".")[0])}):
+        content.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return f"{identity} {content.hexdigest()[:32]}"
+
+
+def _module_files(module: str) -> Iterator[tuple[str, Path]]:
+    """Yield the files of a top-level module or package, with their paths relative to it."""
+    spec = importlib.util.find_spec(module)
+    if spec is None:
+        return
+    if not spec.submodule_search_locations:
+        yield module, Path(spec.origin or "")
+    for root in spec.submodule_search_locations or ():
+        for folder, _, names in os.walk(root, followlinks=True):
+            if "__pycache__" not in folder:
+                paths = (Path(folder, name) for name in names)
+                yield from ((f"{module}/{path.relative_to(root).as_posix()}", path) for path in paths)
 
 
 def collect_provenance(inputs: Any, device: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -87,6 +87,28 @@ def explain_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise store_error(error, folder) from error
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files below a folder."""
+    if not path.is_dir() or path.is_symlink():
+        return _file_size(path)
+    return sum(_file_size(Path(folder, name)) for folder, _, files in os.walk(path) for name in files)
+
+
+def _file_size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def visible_entries(folder: Path) -> list[Path]:
+    """Return what is in a folder without hidden names, sorted; nothing if there is no such folder."""
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 class Store:
@@ -216,6 +238,19 @@ class Store:
             return {"record": type(record).__name__, checksums.VALUES: values}
 
         self.put_folder(stage, key, write, details)
+
+    def adopt(self, staged: "Store", results: Sequence[tuple[str, str]]) -> int:
+        """Move checked results, by stage and key, here from another cache if they are missing; return their number."""
+        count = 0
+        for stage, key in results:
+            with self.lock(stage, key):
+                if not self.has(stage, key):
+                    # replace a damaged result
+                    self.set_aside(stage, key)
+                    make_folder(self.folder(stage, key).parent)
+                    os.replace(staged.folder(stage, key), self.folder(stage, key))
+                    count += 1
+        return count
 
     def discard(self, stage: str, key: str) -> None:
         """Remove a result, if there is one; no reader meets half of it."""

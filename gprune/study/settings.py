@@ -1,6 +1,8 @@
 """Settings of every stage, with the paper's values as defaults (appendix, detailed settings).
 
-Values that the paper does not state have this project's defaults. The string after a field is its help text.
+Values that the paper does not state have this project's defaults. Upper bounds (`MOST_...`) are generous enough that
+only a typing mistake meets one: the paper's settings are at least a hundred times smaller. The string after a field is
+its help text.
 """
 
 from collections.abc import Callable
@@ -18,6 +20,14 @@ from gprune.system.safe_parsing import is_whole, json_file, not_one_of, path, qu
 
 T = TypeVar("T")
 
+MOST_BATCH = 2**16
+"""sequences of one forward pass"""
+MOST_STEPS = 10**6
+"""refinement steps of BCM, 6,667 times ours"""
+MOST_MODULES = 2**16
+"""modules of a layer; no layer has as many neurons for each of them"""
+MOST_COUNT = 2**31 - 1
+"""of what is only an upper bound itself and costs nothing"""
 PRESET_LENGTHS = {"128": 128, "2048": 2048}
 
 
@@ -84,8 +94,8 @@ def _is_length(preset: str) -> bool:
 _LENGTH = Rule(f"128, 2048 or another number of tokens from 2 to {forms.MOST_LENGTH}", _is_length)
 _DIFFERENT = Rule("texts that differ from each other", lambda value: len(set(value)) == len(value))
 _COUNTS = Rule(
-    f"module counts of at least 2 and at most {forms.MOST_MODULES}",
-    lambda counts: bool(counts) and 2 <= min(counts) and max(counts) <= forms.MOST_MODULES,
+    f"module counts of at least 2 and at most {MOST_MODULES}",
+    lambda counts: bool(counts) and 2 <= min(counts) and max(counts) <= MOST_MODULES,
 )
 _EVEN = Rule("an even number of at least 2", lambda number: number >= 2 and number % 2 == 0)
 _QUARTERS = Rule("a multiple of 4, one quarter for each subset", lambda number: number >= 4 and number % 4 == 0)
@@ -97,7 +107,7 @@ SampledText = Annotated[
 ]
 _AtMost = Annotated[
     Whole | None,
-    Rule("at least 1, or null for all", lambda count: count is None or 1 <= count <= forms.MOST_COUNT),
+    Rule("at least 1, or null for all", lambda count: count is None or 1 <= count <= MOST_COUNT),
 ]
 _Shots = Annotated[
     Whole | None,
@@ -123,7 +133,7 @@ class CalibrationSettings(Form):
     """tokens of each sequence (paper: 128)"""
     shards: Annotated[Whole, _EVEN, at_most(16)] = 8
     """disjoint groups of sequences with separate statistics, for the resampling control and the repeatability"""
-    batch: Annotated[Whole, between(1, forms.MOST_BATCH)] = 16
+    batch: Annotated[Whole, between(1, MOST_BATCH)] = 16
     """sequences of one forward pass; changes speed, not results"""
     flap_variant: Literal["paper", "released"] = "paper"
     """fluctuation of FLAP: plain token variance, or the recursion of the released code"""
@@ -146,7 +156,7 @@ class ContextSettings(Form):
     WHERE: ClassVar = "contexts."
     count: Annotated[Whole, between(2, 2**10)] = 7
     """context clusters of each layer (FANG: 7)"""
-    dimensions: Annotated[Whole, between(1, forms.MOST_COUNT)] = 64
+    dimensions: Annotated[Whole, between(1, MOST_COUNT)] = 64
     """principal components in which tokens are clustered (FANG: 64); at most the available number"""
     tokens: Annotated[Whole, at_least(2), at_most(2**28, "tokens held in memory")] = 16384
     """tokens to which the clusters are fitted, rounded up to complete sequences"""
@@ -164,7 +174,7 @@ class BaselineSettings(Form):
     """Settings of the baselines of section 4."""
 
     WHERE: ClassVar = "baselines."
-    taylor_samples: Annotated[Whole, between(1, forms.MOST_BATCH)] = 10
+    taylor_samples: Annotated[Whole, between(1, MOST_BATCH)] = 10
     """sequences for LLM-Pruner's gradient (LLM-Pruner: 10)"""
     taylor_length: Annotated[Whole, at_least(2), _SEQUENCE] = 64
     """tokens of each sequence for LLM-Pruner's gradient (LLM-Pruner: 64)"""
@@ -198,7 +208,7 @@ class ModularizationSettings(Form):
     """weight of the rank-drift consistency, divided by the layer's variance of each drift coordinate"""
     learning_rate: Annotated[float, POSITIVE] = 0.02
     """Adam step size of the centroids"""
-    steps: Annotated[Whole, NOT_NEGATIVE, at_most(forms.MOST_STEPS, "steps over all neurons of every layer")] = 150
+    steps: Annotated[Whole, NOT_NEGATIVE, at_most(MOST_STEPS, "steps over all neurons of every layer")] = 150
     """refinement steps"""
     temperature: Annotated[float, POSITIVE] = 1.0
     """softmax temperature of the memberships (paper: none, that is 1)"""
@@ -232,7 +242,7 @@ class SparsitySettings(Form):
     WHERE: ClassVar = "sparsity."
     epochs: Annotated[Whole, NOT_NEGATIVE, at_most(10**4, "passes through the model and back")] = 2
     """passes over both calibration sets (paper: 2 to 3)"""
-    batch: Annotated[Whole, _QUARTERS, at_most(forms.MOST_BATCH)] = 32
+    batch: Annotated[Whole, _QUARTERS, at_most(MOST_BATCH)] = 32
     """sequences of one step, a quarter from each of the subsets A', A'', B', B''"""
     supervision: Literal["adaptive", "primary", "dual"] = "adaptive"
     """cross-entropy of the FFN thresholds: the paper's adaptive rule, A only, or both always"""
@@ -302,11 +312,11 @@ class ScaleSettings(Form):
     """Learned scales: a factor per kept unit and a bias per output channel, with frozen weights."""
 
     WHERE: ClassVar = "scales."
-    steps: Annotated[Whole, NOT_NEGATIVE, at_most(forms.MOST_STEPS, "steps")] = 128
+    steps: Annotated[Whole, NOT_NEGATIVE, at_most(MOST_STEPS, "steps")] = 128
     """steps of learning after masks and other repairs"""
-    batch: Annotated[Whole, between(1, forms.MOST_BATCH)] = 18
+    batch: Annotated[Whole, between(1, MOST_BATCH)] = 18
     """sequences of one step, the same number from each text"""
-    samples: Annotated[Whole, at_least(1), at_most(forms.MOST_COUNT)] = 128
+    samples: Annotated[Whole, at_least(1), at_most(MOST_COUNT)] = 128
     """sequences of each text that are used, at most calibration.samples"""
     texts: TextsUsed = "both_and_sampled"
     """calibration texts of the training; sampled is text from the dense model, see repair.sampled"""
@@ -320,7 +330,7 @@ class ScaleSettings(Form):
     """temperature of the distillation"""
     cross_entropy_weight: Annotated[float, NOT_NEGATIVE] = 1.0
     """weight of the cross-entropy of the next token"""
-    joint_steps: Annotated[Whole, NOT_NEGATIVE, at_most(forms.MOST_STEPS, "steps")] = 32
+    joint_steps: Annotated[Whole, NOT_NEGATIVE, at_most(MOST_STEPS, "steps")] = 32
     """steps of the method gates_scaled, which learns gates together with scales and biases"""
     joint_rate: Annotated[float, POSITIVE] = 0.02
     """Adam step size of the scales in gates_scaled"""
@@ -396,7 +406,7 @@ class EvaluationSettings(Form):
     """window preset: 128 (the paper's), 2048, or a number of tokens for a custom window"""
     windows: _AtMost = None
     """maximum number of windows per text; null for all"""
-    batch: Annotated[Whole, between(1, forms.MOST_BATCH)] = 16
+    batch: Annotated[Whole, between(1, MOST_BATCH)] = 16
     """windows, or choices of a task, of one forward pass; changes speed, not results"""
     tasks: Annotated[Several[Text], _DIFFERENT] = ()
     """tasks: any of lm-eval's (the paper's seven: boolq, piqa, ...), the demo's (demo_...), or own .jsonl files"""
@@ -442,9 +452,9 @@ class RecoverySettings(Form):
     are reported separately (needs the extra `recovery`)"""
     texts: TextsUsed = "both_and_sampled"
     """calibration texts of the training; sampled is text from the dense model, see repair.sampled"""
-    steps: Annotated[Whole, NOT_NEGATIVE, at_most(forms.MOST_STEPS, "steps")] = 100
+    steps: Annotated[Whole, NOT_NEGATIVE, at_most(MOST_STEPS, "steps")] = 100
     """steps of training"""
-    batch: Annotated[Whole, between(1, forms.MOST_BATCH)] = 16
+    batch: Annotated[Whole, between(1, MOST_BATCH)] = 16
     """sequences of one step"""
     learning_rate: Annotated[float, POSITIVE] = 0.003
     """Adam step size of the factors, with cosine decay"""
@@ -504,7 +514,7 @@ class ChoiceSettings(Form):
     check_text: Text = ""
     """text whose perplexity is the criterion; empty: perplexity on held-out sequences of A and B, and divergence from
     the dense model on text sampled from it"""
-    sequences: Annotated[Whole, between(2, forms.MOST_COUNT)] = 128
+    sequences: Annotated[Whole, between(2, MOST_COUNT)] = 128
     """held-out sequences per text, of calibration.length tokens, disjoint from the calibration set"""
     fresh: SampledText = "self:#seed=1"
     """sampled text of the criterion; its seed must differ from those of sampled text for fits"""

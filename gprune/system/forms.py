@@ -10,9 +10,6 @@ Annotations declare the type of a field and its rules:
     Corner.parse({"width": 0})    # SettingsError: width must be at least 1 (got 0)
     Corner(width=0)               # the same, because of @checked
 
-Upper bounds of a study's settings (`MOST_...`) are generous enough that only a typing mistake meets one: the paper's
-settings are at least a hundred times smaller.
-
 `safe_parsing` limits size, depth and numbers before. Pydantic is imported with the first value that is
 validated, so that commands which only list fields start without it.
 """
@@ -35,16 +32,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MOST_LENGTH = 2**20
 """tokens of one sequence or window; the longest context of any model"""
-MOST_BATCH = 2**16
-"""sequences of one forward pass"""
-MOST_STEPS = 10**6
-"""refinement steps of BCM, 6,667 times ours"""
-MOST_MODULES = 2**16
-"""modules of a layer; no layer has as many neurons for each of them"""
 MOST_STUDIES = 1000
 """studies of a sweep, as many as one array of Slurm's usually has"""
-MOST_COUNT = 2**31 - 1
-"""of what is only an upper bound itself and costs nothing"""
 LONGEST_NAME = 200
 """characters of what people call a study"""
 MOST_FAULTS = 8

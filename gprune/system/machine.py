@@ -1,4 +1,4 @@
-"""This machine's devices, memory, processor and processes, without torch, whose import takes seconds."""
+"""This machine's devices, memory and processor, without torch, whose import takes seconds."""
 
 import ctypes
 import os
@@ -17,8 +17,6 @@ WEIGHTS_OF_A_GPU = 0.8
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """where a container says how much memory it may have, in the two forms of Linux"""
-# clock ticks of the kernel are 0.01 s; two processes of one number start far further apart
-SAME_START_SECONDS = 0.05
 _blocks: list[list[BaseException]] = []
 
 
@@ -156,38 +154,6 @@ def _values(path: Path, name: str) -> list[str]:
 def cache_budget() -> int:
     """Return the bytes that caches may take: half of the free memory, so that a second run has room."""
     return memory()[0] // 2
-
-
-def process_start(pid: int) -> float | None:
-    """Seconds from the start of the machine to the start of a process; None if it does not run.
-
-    The plain creation time of a process moves whenever the clock is corrected.
-    """
-    try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        return float(process.create_time() - psutil.boot_time())
-    except psutil.Error:
-        return None
-
-
-def is_alive(pid: int | None, started: float | None) -> bool:
-    """Return True if a process still runs and is the one that was started then, not a later one with its number."""
-    if pid is None or started is None:
-        return False
-    actual = process_start(pid)
-    return actual is not None and abs(actual - started) <= SAME_START_SECONDS
-
-
-def host() -> str:
-    """Name of this machine, or of the container."""
-    return platform.node()[:200]
-
-
-def identify_process() -> dict[str, object]:
-    """Return what identifies this process: number, start and machine."""
-    return {"pid": os.getpid(), "started": process_start(os.getpid()), "host": host()}
 
 
 def interrupt(error: BaseException) -> None:

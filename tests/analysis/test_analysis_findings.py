@@ -11,7 +11,7 @@ from gprune.analysis.decisions import Bins, chance_jaccard
 from gprune.analysis.paired_test import Measurement
 from gprune.analysis.thresholds import Counts
 from gprune.data.texts.corpus_relation import OTHER
-from gprune.evaluation.protocol import HoldoutStatus
+from gprune.data.texts.holdout import HoldoutStatus
 from gprune.pruning.drift import rank_drift
 from gprune.records import Agreement, TextOverlap, UnitScores
 

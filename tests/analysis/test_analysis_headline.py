@@ -8,6 +8,7 @@ import pytest
 
 from gprune.analysis import comparison, verdict
 from gprune.analysis.paired_test import Measurement
+from gprune.data.texts.holdout import unseen
 from gprune.evaluation import protocol
 from gprune.records import TextOverlap
 from gprune.study import EvaluationSettings, Study
@@ -39,7 +40,7 @@ def text_statuses(study, measured=True, **contents):
 
 
 def unseen_texts(study, calibration, evaluation):
-    return protocol.unseen(text_statuses(study, calibration=calibration, evaluation=evaluation))
+    return unseen(text_statuses(study, calibration=calibration, evaluation=evaluation))
 
 
 def said(*cells, **changes):
@@ -244,7 +245,7 @@ def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
     def first(left, overlaps):
         study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=left))
         statuses = protocol.holdout_statuses(study, {}, {}, overlaps)
-        assert protocol.unseen(statuses) == [text for text in ("news.txt", "c4") if text in overlaps]
+        assert unseen(statuses) == [text for text in ("news.txt", "c4") if text in overlaps]
         return protocol.leading_text(statuses, study)
 
     assert first(texts, measured) == "news.txt"

@@ -10,9 +10,9 @@ from synthetic_run import a_study, change_record, names, write_run
 from unwritable import unwritable
 
 from gprune.app.ui import page_names
+from gprune.jobs import processes
 from gprune.records import ModelShape
 from gprune.study import EvaluationSettings
-from gprune.system import machine
 
 pytestmark = pytest.mark.slow
 
@@ -192,7 +192,7 @@ def test_both_budgets_stand_beside_each_other_and_a_mistake_of_ours_is_no_fault_
 
 def test_the_chart_of_a_live_run_appears_with_its_stage(cache):
     name = write_run(cache, stages=names("drift")[:-1], state="running")
-    change_record(cache, name, owner=machine.identify_process())
+    change_record(cache, name, owner=processes.identify_process())
     app = open_page("drift")
     assert "Waiting for “rank drift between python-reference and science-docs”" in plain_words(app)
     write_run(cache, stages="drift", state="running")

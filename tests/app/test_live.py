@@ -8,11 +8,10 @@ import pytest
 from synthetic_run import a_study, change_record, the_run, write_run
 
 from gprune.app.ui import frame, live, run_status, work
-from gprune.jobs import queue
+from gprune.jobs import processes, queue
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.study.demo import demo_study
-from gprune.system import machine
 from gprune.system.errors import JobError
 
 
@@ -96,9 +95,9 @@ def test_it_does_not_start_beside_a_run_or_after_any_job(tmp_path, submitted):
 def test_a_run_whose_process_is_gone_is_not_live(tmp_path):
     name = write_run(tmp_path, stages="drift", state="running")
     assert not run_status.is_live(the_run(tmp_path))
-    change_record(tmp_path, name, owner=machine.identify_process())
+    change_record(tmp_path, name, owner=processes.identify_process())
     assert run_status.is_live(the_run(tmp_path))
-    change_record(tmp_path, name, owner=machine.identify_process() | {"started": 1.0})
+    change_record(tmp_path, name, owner=processes.identify_process() | {"started": 1.0})
     assert not run_status.is_live(the_run(tmp_path))
 
 
@@ -137,7 +136,7 @@ def test_a_failed_or_dead_run_is_not_shown_by_itself(tmp_path):
     assert chosen is not None and chosen.name == done
     newest = work.preferred_run(runs[:-1])
     assert newest is runs[0] and work.preferred_run([]) is None
-    change_record(tmp_path, dead, owner=machine.identify_process())
+    change_record(tmp_path, dead, owner=processes.identify_process())
     runs = all_runs(str(tmp_path))[0]
     chosen = work.preferred_run(runs)
     assert chosen is not None and chosen.name == done, "a running job does not take the view from a result"

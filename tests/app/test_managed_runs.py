@@ -13,6 +13,7 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.run_choice import labels
 from gprune.jobs import folder as job_files
 from gprune.jobs import folder as job_records
+from gprune.jobs import processes
 from gprune.jobs.folder import worker_command
 from gprune.pipeline import cache as disk_use
 from gprune.pipeline import runs as run_records
@@ -20,7 +21,7 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs import RunNotes, read_notes, save_notes
 from gprune.pipeline.runs.opened import all_runs
 from gprune.store import Store
-from gprune.system import machine, units
+from gprune.system import units
 from gprune.system.errors import SettingsError, StoreError
 from gprune.system.files import Lock
 
@@ -100,7 +101,7 @@ def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache)
 
 def test_a_run_at_work_is_not_deleted(cache):
     name = write_run(cache, state="running", stages="drift")
-    change_record(cache, name, owner=machine.identify_process())
+    change_record(cache, name, owner=processes.identify_process())
     app = on_runs(name)
     app.button(key=f"runs_delete_{name}").click().run()
     assert "stop it first, then delete it" in words(app)

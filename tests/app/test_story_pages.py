@@ -8,9 +8,9 @@ from synthetic_run import a_study, change_record, names, the_run, write_run
 from gprune.app.figures import overview as figures
 from gprune.app.ui import derived_cache, slides, story, work
 from gprune.app.ui.text import escape, join_numbers
+from gprune.jobs import processes
 from gprune.pipeline import stages
 from gprune.study import EvaluationSettings
-from gprune.system import machine
 
 UNSEEN = EvaluationSettings(texts=("python-reference", "c4"), windows=96)
 
@@ -35,7 +35,7 @@ def test_the_overview_opens_with_what_pruning_costs_on_unseen_text(cache):
 
 def test_half_a_run_says_what_is_there_and_what_is_to_come(cache):
     name = write_run(cache, stages="drift", state="running")
-    change_record(cache, name, owner=machine.identify_process())
+    change_record(cache, name, owner=processes.identify_process())
     app = opened()
     assert "Changing the calibration text shifts ranks" in headline(app)
     assert "The result appears here once it is measured" in words(app)
@@ -47,7 +47,7 @@ def test_half_a_run_says_what_is_there_and_what_is_to_come(cache):
 
 def test_before_the_drift_the_places_of_the_figures_are_kept(cache):
     name = write_run(cache, stages=names("drift")[:-1], state="running")
-    change_record(cache, name, owner=machine.identify_process())
+    change_record(cache, name, owner=processes.identify_process())
     app = opened()
     assert headline(app) == "Nothing is measured yet"
     retained = [spec["layout"]["annotations"][0]["text"] for spec in charts(app)]

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from waiting import wait_for
 
-from gprune.jobs import cancel, get, log_tail, progress, queue, resume, submit
+from gprune.jobs import cancel, get, log_tail, processes, progress, queue, resume, submit
 from gprune.system import installation, machine
 
 from .conftest import fake_command, make_study, state_of
@@ -32,7 +32,7 @@ def running(cache, job):
 
 
 def gone(pid):
-    return lambda: machine.process_start(pid) is None
+    return lambda: processes.process_start(pid) is None
 
 
 def other_process(cache, script):

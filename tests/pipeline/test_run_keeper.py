@@ -14,10 +14,11 @@ from unwritable import failing
 from waiting import limit
 
 from gprune import pipeline
+from gprune.jobs import processes
 from gprune.pipeline import runs
 from gprune.store import Store
 from gprune.study import from_dict, run_name
-from gprune.system import files, machine
+from gprune.system import files
 from gprune.system.errors import Cancelled, StoreError
 from gprune.system.files import Lock
 from gprune.system.progress import Waiting
@@ -110,13 +111,13 @@ def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, m
 
 
 def test_a_run_is_at_work_while_its_process_lives_or_on_another_machine_holds_the_lock(study, done):
-    record, root = record_of(done, study) | {"state": "running", "owner": machine.identify_process()}, done.root
+    record, root = record_of(done, study) | {"state": "running", "owner": processes.identify_process()}, done.root
     assert runs.current_state(root, record) == "running"
     dead = record["owner"] | {"started": record["owner"]["started"] - 1.0}
     for owner in (dead, dead | {"pid": 2**22 - 1}, None):
         assert runs.current_state(root, record | {"owner": owner}) == "interrupted"
     far = record | {"owner": dead | {"host": "elsewhere"}}
-    assert runs.other_host(far) == "elsewhere" != machine.host()
+    assert runs.other_host(far) == "elsewhere" != processes.host()
     assert runs.current_state(root, far) == "interrupted"
     lock = Lock(runs.lock_path(root, run_name(study)))
     assert lock.acquire(0) and runs.current_state(root, far) == "running"
@@ -134,13 +135,13 @@ def test_a_second_start_follows_the_owner_until_the_lock_is_free(study, done):
 
     lock, name = Lock(runs.lock_path(done.root, run_name(study))), run_name(study)
     assert lock.acquire(0)
-    running = record_of(done, study) | {"state": "running", "owner": machine.identify_process()}
+    running = record_of(done, study) | {"state": "running", "owner": processes.identify_process()}
     runs.save(done, name, running | {"updated": datetime.now(UTC).isoformat()})
     before = record_of(done, study)
     for until in ("drift", "masks"):
         with pytest.raises(Cancelled, match="follows"):
             pipeline.run(study, done, listener, until)
-    assert record_of(done, study) == before and f"waiting for process {os.getpid()} on {machine.host()}" in words[0]
+    assert record_of(done, study) == before and f"waiting for process {os.getpid()} on {processes.host()}" in words[0]
     lock.release()
     pipeline.run(study, done, listener, "masks")
     assert record_of(done, study)["state"] == "done" and len(words) == 2

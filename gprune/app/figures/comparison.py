@@ -41,7 +41,7 @@ from gprune.app.ui.chart_style import (
 )
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import escape, in_figure, short_text
-from gprune.evaluation.protocol import HoldoutStatus
+from gprune.data.texts.holdout import HoldoutStatus
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs

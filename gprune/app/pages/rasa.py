@@ -31,7 +31,7 @@ from gprune.app.ui import (
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import Panel
 from gprune.app.ui.text import escape, escape_error, short
-from gprune.evaluation.protocol import unseen
+from gprune.data.texts.holdout import unseen
 from gprune.pipeline import eta, stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pruning.rasa import prefers_auxiliary

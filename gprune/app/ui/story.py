@@ -13,8 +13,8 @@ from gprune.analysis.paired_test import Measurement
 from gprune.analysis.verdict import OURS, Headline, Opponents
 from gprune.app.ui import derived_cache, run_status
 from gprune.app.ui.text import short_text
+from gprune.data.texts.holdout import HoldoutStatus
 from gprune.evaluation import protocol
-from gprune.evaluation.protocol import HoldoutStatus
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs, record
 from gprune.study.methods import METHODS, of_masks

@@ -16,7 +16,7 @@ from gprune.analysis.formatting import format_signed
 from gprune.analysis.paired_test import Difference, in_percent, over_texts
 from gprune.analysis.studies import NOT_RUN
 from gprune.analysis.table import Table
-from gprune.evaluation.protocol import HoldoutStatus
+from gprune.data.texts.holdout import HoldoutStatus
 from gprune.experiments.reproduction import tables
 from gprune.experiments.reproduction.grid import Row, Series
 from gprune.experiments.reproduction.lookup import Answer, ResultLookup

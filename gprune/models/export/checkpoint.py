@@ -5,16 +5,13 @@ in width, it also holds the modelling file that builds such layers: it loads wit
 this project is not installed, and with plain ``from_pretrained`` after ``register()``. A model whose layers all
 have the same width is an ordinary one (`ordinary`), which loads by plain ``from_pretrained`` anywhere.
 
-A saved model is compared with the live one, and later with the answer in its folder. Of which dense model a model in
-memory was pruned is an attribute of it, so that it goes with it through copies and training. ``gprune.save`` writes
-model card and ``pruning.json`` from it; ``save_pretrained`` does not need it.
+A saved model is compared with the live one, and later with the answer in its folder.
 """
 
 import contextlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +20,13 @@ from torch import nn
 
 from gprune.models import devices, identity, low_rank, weight_headers
 from gprune.models.export import model_card, modeling_gprune, ordinary
-from gprune.models.export.model_card import PRUNING_FILE, Figure, PruningRecord, figures_of, read_record, write_record
+from gprune.models.export.model_card import PruningRecord, read_record, write_record
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_free_space, save_model
 from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, dense_layout, dense_type
 from gprune.models.loading import load_tokenizer, move, read_model, require_finite
 from gprune.records import PrunedModel, PruningMasks
 from gprune.store import checksums
-from gprune.system.errors import CheckpointError, GpruneError, ModelError, SettingsError
+from gprune.system.errors import CheckpointError, ModelError
 
 _OUTPUT_MAPS = ("o_proj", "down_proj")
 _PROBE_TOKENS = 16
@@ -37,9 +34,6 @@ _PROBE_LOGITS = 64
 _PROBE_TEXT = "In 1987, Zoë's <unk> weren't (quite)  done\n\n\tyet: 3.50 % — n't @-@"
 _TOLERANCE, _COARSE_TOLERANCE = 1e-4, 5e-2
 """largest difference of logits, relative to the largest logit, in float32 and in 16 bits: devices round differently"""
-_ORIGIN = "gprune_origin"
-_ROUNDING, _COARSE_ROUNDING = 1e-5, 1e-2
-"""largest relative difference of the logits of an unchanged model, in float32 and in fewer bits"""
 
 
 def register_classes() -> None:
@@ -264,63 +258,6 @@ def _require_close(expected: torch.Tensor, actual: torch.Tensor, model: Any) -> 
 def relative_difference(expected: torch.Tensor, actual: torch.Tensor) -> float:
     """Return the largest difference as a share of the largest expected value."""
     return float((expected - actual).abs().max() / expected.abs().max().clamp(min=1e-30))
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Origin of a model in memory."""
-
-    record: PruningRecord
-    """kept units, repairs and dense model, with the answer of the model when it was made"""
-    figures: tuple[Figure, ...] = ()
-    """perplexities of the model"""
-
-
-def remember_origin(
-    model: Any, pruned: PrunedModel, figures: tuple[Figure, ...] = (), ids: Sequence[int] = (), **facts: Any
-) -> Any:
-    """Attach its origin to a model that was just made, and return the model.
-
-    `ids` are tokens of a short input, and `facts` fields of `PruningRecord`, such as source and fingerprint.
-    """
-    ids, logits = probe(model, ids)
-    pruned = PrunedModel(pruned.masks, pruned.repairs)
-    record = PruningRecord.of(pruned, **facts, probe_tokens=ids, probe_logits=logits)
-    setattr(model, _ORIGIN, Origin(record, figures))
-    return model
-
-
-def source_of(model: Any) -> dict[str, Any]:
-    """Return source and fingerprint of a dense model in memory, empty if it does not name its folder."""
-    source = str(getattr(model, "name_or_path", "") or "")
-    try:
-        return {"source": source, "fingerprint": identity.fingerprint(source) if source else ""}
-    except GpruneError:
-        return {"source": source, "fingerprint": ""}
-
-
-def origin_of(model: Any) -> Origin:
-    """Return the origin of a pruned model; it is marked as trained if the model answers otherwise than at first.
-
-    A model that answers otherwise has no figures. Raises SettingsError if neither the model nor the folder that
-    it was loaded from knows its origin.
-    """
-    origin, folder = getattr(model, _ORIGIN, None), Path(str(getattr(model, "name_or_path", "") or ""))
-    if origin is None and (folder / PRUNING_FILE).is_file():
-        origin = Origin(read_record(folder), figures_of(folder))
-    if origin is None or origin.record.padded:
-        raise SettingsError(
-            "the model does not say what was pruned of it: save one that run.model or gprune.prune gave, or "
-            "that was loaded from a pruned folder; others have save_pretrained"
-        )
-    record = origin.record
-    _, logits = probe(model, record.probe_tokens)
-    rounding = _ROUNDING if model.dtype == torch.float32 else _COARSE_ROUNDING
-    difference = relative_difference(torch.tensor(record.probe_logits), torch.tensor(logits))
-    is_changed = not difference <= rounding
-    # the weights of a recovered model do not tell what was trained
-    trained = is_changed or record.trained or bool(record.recovery)
-    return Origin(record.model_copy(update={"trained": trained}), () if is_changed else origin.figures)
 
 
 # registered, so that a process that can save a folder can also load it

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from gprune.jobs import processes
 from gprune.store import Store, explain_errors
 from gprune.store.checksums import Stamp, stamp
 from gprune.study.settings import SOUND
@@ -176,13 +177,13 @@ def _is_at_work(root: Path, record: dict[str, Any]) -> bool:
     owner = record.get("owner") or {}
     if other_host(record):
         return is_locked(lock_path(root, str(record.get("run"))))
-    return machine.is_alive(owner.get("pid"), owner.get("started"))
+    return processes.is_alive(owner.get("pid"), owner.get("started"))
 
 
 def other_host(record: dict[str, Any]) -> str:
     """Return the name of the machine of a run if it is not this one; else an empty text."""
     host = str((record.get("owner") or {}).get("host") or "")
-    return "" if host == machine.host() else host
+    return "" if host == processes.host() else host
 
 
 # notes

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from gprune.data.texts.holdout import HoldoutStatus
 from gprune.evaluation import protocol
-from gprune.evaluation.protocol import HoldoutStatus
 from gprune.pipeline.stages import evaluation as measure
 from gprune.pipeline.stages.baselines import scored_on
 from gprune.pipeline.stages.calibration import positions, size

@@ -16,6 +16,7 @@ from gprune.models import identity, inspection, loading
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, gguf, model_card, ordinary, padded
 from gprune.models.families import FAMILIES
+from gprune.pruning.origin import remember_origin
 from gprune.pruning.surgery import cut
 from gprune.system.errors import CheckpointError
 
@@ -65,7 +66,7 @@ def test_every_writer_gives_the_stock_architecture(family, groups, compensated, 
     live.save_pretrained(tmp_path / "natural")
     padded.save_padded(folder, tmp_path / "padded")
     pruned = model_card.read_record(folder).pruned
-    gprune.save(checkpoint.remember_origin(live, pruned, source="dense", fingerprint="f00d"), tmp_path / "by_api")
+    gprune.save(remember_origin(live, pruned, source="dense", fingerprint="f00d"), tmp_path / "by_api")
     assert type(live).__module__ == f"transformers.models.{expected}.modeling_{expected}"
     for location in (folder, tmp_path / "natural", tmp_path / "padded", tmp_path / "by_api"):
         values = values_of(location)

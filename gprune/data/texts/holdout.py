@@ -1,0 +1,130 @@
+"""Whether an evaluated text is unseen, by its relation to the texts of the calibration.
+
+The only definition of *unseen* is here: a text of a different corpus than A, B, the check text of a choice and
+LLM-Pruner's own text, with next to no verbatim overlap with the sequences that were drawn from them. The declared
+relation (corpus and split by name, equal content) and the measured overlap are both reported; neither alone suffices.
+The third text C prunes nothing and does not count. A text that the model has written itself is never unseen.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gprune.data.texts.corpus_relation import PART, SAME, Kinship
+from gprune.data.texts.sampled import is_sampled
+from gprune.records import TextOverlap
+
+LETTERS = {"primary": "A", "auxiliary": "B", "check": "the check text", "gradient": "LLM-Pruner’s own text"}
+"""names of the texts that decide the pruning, by role, and of the text by which a repair or a recipe is chosen"""
+MOST_SHARED = 0.01
+"""share of an evaluated text's runs that may occur in a calibration set by chance or quotation"""
+_OF_A_COPY = 4
+"""a copy overlaps by the share of the text that was drawn; one part in this number is too much already"""
+UNSEEN = "unseen"
+
+
+@dataclass(frozen=True, slots=True)
+class HoldoutStatus:
+    """Relation of an evaluated text to the calibration texts of a run."""
+
+    text: str
+    """the evaluation text, as typed"""
+    kin: Mapping[str, Kinship]
+    """declared relation to each calibration text, by its name"""
+    overlap: TextOverlap | None
+    """measured overlap, or None before it is measured"""
+    name: str = ""
+    """name that the study gives the text"""
+
+    @property
+    def related(self) -> dict[Kinship, str]:
+        """Return the letters of related calibration texts, by kind of relation."""
+        letters = {kind: [letter for letter, kin in self.kin.items() if kin == kind] for kind in (SAME, PART)}
+        return {kind: " and ".join(names) for kind, names in letters.items() if names}
+
+    @property
+    def copied(self) -> str:
+        """Return the letters of the calibration sets that contain too much of it; empty if none does."""
+        if self.overlap is None:
+            return ""
+        limits = np.minimum(MOST_SHARED, self.overlap.drawn / _OF_A_COPY)
+        return " and ".join(
+            letter for letter, exceeds in zip(self._letters, self.overlap.share > limits, strict=True) if exceeds
+        )
+
+    @property
+    def other(self) -> bool:
+        """Return True if it is declared as another corpus and no measured overlap contradicts that."""
+        return not (is_sampled(self.text) or self.related or self.copied)
+
+    @property
+    def unseen(self) -> bool:
+        """Return True if it may be called unseen."""
+        return self.other and self.overlap is not None
+
+    @property
+    def brief(self) -> str:
+        """Return the relation in a few words."""
+        return self._words[0]
+
+    @property
+    def _words(self) -> tuple[str, str]:
+        """Return the relation in a few words, and the reason for it."""
+        if is_sampled(self.text):
+            return "written by the model", "written by the model itself, so it is not unseen"
+        if SAME in self.related:
+            return f"same text as {self.related[SAME]}", f"the same text as {self.related[SAME]}"
+        if PART in self.related:
+            letters = self.related[PART]
+            return f"other split of {letters}", f"another split of the corpus of {letters}, not unseen"
+        if self.copied:
+            reason = f"a different name, but its content occurs in {self.copied}, so it is not unseen"
+            return f"overlaps {self.copied}", reason
+        if self.unseen:
+            return UNSEEN, "unseen, a different corpus than A and B"
+        return "other corpus, overlap unknown", "a different corpus than A and B by name"
+
+    @property
+    def _letters(self) -> list[str]:
+        # LLM-Pruner's own text is left out, because it may be missing and the overlap concerns all methods
+        return [letter for letter in self.kin if letter != LETTERS["gradient"]]
+
+    @property
+    def measured(self) -> str:
+        """Return the overlap in words; empty if it was not measured."""
+        if self.overlap is None:
+            return ""
+        run, shares = self.overlap.run, self.overlap.share
+        if not shares.any():
+            return f"no {run}-token verbatim overlap with {' or '.join(self._letters)}"
+        clauses = [f"{_percent(share)} in {letter}" for letter, share in zip(self._letters, shares, strict=True)]
+        clauses[0] = clauses[0].replace(" in ", f" of its {run}-token runs occur verbatim in ")
+        return ", ".join(clauses)
+
+    @property
+    def sentence(self) -> str:
+        """Return the relation, the reason for it, and the measured overlap."""
+        overlap_in_words = f"; {self.measured}" if self.measured else "; its overlap with A and B is not measured"
+        return f"{self.name or self.text}: {self._words[1]}{overlap_in_words}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        values = {"unseen": self.unseen, "is": self.brief, "sentence": self.sentence, "declared": dict(self.kin)}
+        if self.overlap is not None:
+            shares = dict(zip(self._letters, map(float, self.overlap.share), strict=True))
+            values |= {"overlap": shares, "tokens of a run": self.overlap.run}
+        return values
+
+
+def unseen(statuses: Mapping[str, HoldoutStatus]) -> list[str]:
+    """Return the texts that may be called unseen."""
+    return [text for text, status in statuses.items() if status.unseen]
+
+
+def _percent(share: float) -> str:
+    """Format a share with as many decimals as it needs; only 0 itself is "none"."""
+    if not share:
+        return "none"
+    return "< 0.01%" if share < 1e-4 else f"{100 * share:.{0 if share >= 0.1 else 2}f}%"
