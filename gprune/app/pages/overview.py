@@ -29,7 +29,7 @@ def show(run: Run) -> None:
     """Draw the page."""
     _show_headline(run)
     # in the order of the argument: ranks shift, more than noise shifts them, and that is what it costs
-    with st.grid(3, min_column_width=_FIGURE_PIXELS):
+    with st.grid(3, min_column_width=_FIGURE_PIXELS, key="ov_figures"):
         with cards.card_of(figures.movers, run) as card:
             cards.await_drift(run, "ov_slope_waiting", "Computing the drift")
             panel = figures.movers(run, selected=selection.current_selection(run))
