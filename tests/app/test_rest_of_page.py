@@ -7,7 +7,7 @@ from browser import AT_REST, Visit, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
 LAST = ".st-key-card_pd_layers, .st-key-card_pd_acting"
-OTHERS = "", "masks?tab=atlas", "compare?tab=questions"
+OTHERS = "", "masks?tab=atlas"
 REST = "[class*=st-key-rest_of_page]"
 
 
