@@ -21,7 +21,7 @@ _ICONS = {
     "unknown": ":grey[:material/help:]",
 }
 _FIGURE_PIXELS = 245
-"""width of a figure below which the three stand below each other"""
+"""width of a figure below which the three stand below each other; `look.css` has it as well"""
 
 
 @frame.declare_page("Overview", f"{TOOL}: {PURPOSE}. What did this run find, and can it be trusted?")
