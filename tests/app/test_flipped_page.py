@@ -91,6 +91,13 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     assert f"3 of {len(flips)} shown; the others shift less" in words(app)
 
 
+def test_the_list_and_its_question_come_with_the_rest_of_the_page(cache, monkeypatch):
+    monkeypatch.setattr(answers_page.frame, "is_rest_deferred", lambda: True)
+    app = show("questions", cache, study=a_study_with_tasks())
+    assert len(app.dataframe) == 2 and not app.get("plotly_chart")
+    assert "largest shift first" not in words(app)
+
+
 def test_a_pack_has_the_answers_and_not_the_questions(cache, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     name = write_run(elsewhere, study=a_study_with_tasks())

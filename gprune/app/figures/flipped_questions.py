@@ -19,7 +19,7 @@ from gprune.app.ui.run_status import task_label
 from gprune.app.ui.text import escape
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
-from gprune.records import Answers, Questions
+from gprune.records import Accuracy, Answers, Questions
 from gprune.study.settings import require_choice
 from gprune.system.errors import StoreError
 
@@ -53,10 +53,9 @@ class TaskAnswers:
     def rules(self) -> tuple[str, ...]:
         """The accuracy rules of the task: ACC, and ACC_NORM if it is measured."""
         try:
-            accuracy = self.run.load(stages.accuracy, self.methods[0], self.task)
+            return _rules(self.run.root, self.run.key(stages.accuracy, self.methods[0], self.task))
         except StoreError:
             return (ACC,)
-        return (ACC,) if math.isnan(accuracy.acc_norm) else (ACC, ACC_NORM)
 
     def answers(self, method: str) -> Answers:
         """Load the answers of a method."""
@@ -71,6 +70,12 @@ class TaskAnswers:
     def questions(self) -> Questions | None:
         """The questions, or None if they are missing, as in an unpacked run."""
         return self.run.find(stages.questions, self.task)
+
+
+@lru_cache(256)
+def _rules(root: str, key: str) -> tuple[str, ...]:
+    accuracy = record(root, "accuracy", key, Accuracy.__name__)
+    return (ACC,) if math.isnan(accuracy.acc_norm) else (ACC, ACC_NORM)
 
 
 @lru_cache(256)

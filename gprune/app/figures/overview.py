@@ -143,8 +143,10 @@ def plot_costs(costs: list[Cost]) -> go.Figure:
         rows = [*costs[: MOST_ROWS - len(gprune)], *gprune]
     finite = [value for cost in rows for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
     low, high = 0.96 * min(1.0, *finite), 1.08 * max(1.1, *finite)
-    for index, cost in enumerate(rows):
-        _add_cost(figure, cost, len(rows) - 1 - index, (low, high))
+    # all at once: Plotly checks every annotation again with each one that is added
+    figure.layout.annotations = [
+        _add_cost(figure, cost, len(rows) - 1 - index, (low, high)) for index, cost in enumerate(rows)
+    ]
     figure.add_vline(1.0, line={"color": GREY, "dash": "dot", "width": 1.5})
     style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
     axis = chart_style.log_ticks(low, high)
@@ -158,25 +160,26 @@ def plot_costs(costs: list[Cost]) -> go.Figure:
     return figure.update_yaxes(visible=False, range=[-0.5, len(rows) - 0.5 + _HEADROOM])
 
 
-def _add_cost(figure: go.Figure, cost: Cost, row: int, axis: tuple[float, float]) -> None:
-    """Add a method's mark with its interval, and its name and change next to it; `axis` are the ends of the axis."""
+def _add_cost(figure: go.Figure, cost: Cost, row: int, axis: tuple[float, float]) -> dict[str, Any]:
+    """Add a method's mark with its interval; return the annotation next to it, its name and change.
+
+    `axis` are the ends of the axis.
+    """
     name, finite = control_label(cost.method), np.isfinite(cost.ratio)
     value = f"{100 * (cost.ratio - 1):+,.0f}%" if finite else "not finite"
     text = f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}"
-    figure.add_annotation(y=row, showarrow=False, font={"size": 13}, **_text_position(cost, text, axis))
+    annotation = {"y": row, "showarrow": False, "font": {"size": 13}} | _text_position(cost, text, axis)
     if not finite:
-        return
-    marker = {
-        "color": METHOD_COLORS.get(cost.method, GREY),
-        "symbol": METHOD_SYMBOLS.get(cost.method, "circle"),
-        "size": 11,
-    }
+        return annotation
+    color, symbol = METHOD_COLORS.get(cost.method, GREY), METHOD_SYMBOLS.get(cost.method, "circle")
+    marker = {"color": color, "symbol": symbol, "size": 11}
     hover = (
         f"{name}: perplexity {cost.perplexity:,.2f}, %{{x:.3f}} times the dense model’s "
         f"({cost.low:.3f} to {cost.high:.3f})<extra></extra>"
     )
     interval = marks.error_bars(np.array([cost.ratio]), np.array([cost.low]), np.array([cost.high]), 2, width=5)
     marks.add_points(figure, [cost.ratio], [row], marker, hover, name=name, showlegend=False, error_x=interval)
+    return annotation
 
 
 def _text_position(cost: Cost, text: str, axis: tuple[float, float]) -> dict[str, Any]:

@@ -226,17 +226,8 @@ def _draw_thresholds(
     both = selection == "drift_and_score"
     top = y if both else scores[1]
     if top > scores[0]:
-        figure.add_shape(
-            type="rect",
-            x0=x,
-            x1=figure.layout.xaxis.range[1],
-            y0=scores[0],
-            y1=top,
-            fillcolor=TEXT_B,
-            opacity=0.10,
-            line_width=0,
-            layer="below",
-        )
+        corners = {"x0": x, "x1": figure.layout.xaxis.range[1], "y0": scores[0], "y1": top}
+        figure.add_shape(type="rect", **corners, fillcolor=TEXT_B, opacity=0.10, line_width=0, layer="below")
     line = {"color": GREY, "dash": "dash", "width": 2}
     note = {"showarrow": False, "xshift": 4, "yshift": -4, "xanchor": "left", "yanchor": "top"}
     figure.add_vline(x, line=line)

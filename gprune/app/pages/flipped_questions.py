@@ -57,6 +57,8 @@ def show(run: Run) -> None:
     task, method, rule = _choose(answered)
     with card("fq_counts", "Changed answers, by task and method", run) as content:
         _show_counts(content, answered, task, method, rule)
+    if frame.is_rest_deferred():
+        return
     number: int | None = None
     with card("fq_list", "The questions whose answers change", run) as content:
         number = _show_list(content, task, method, rule)

@@ -21,7 +21,7 @@ _ICONS = {
     "unknown": ":grey[:material/help:]",
 }
 _FIGURE_PIXELS = 245
-"""width of a figure below which the three stand below each other"""
+"""width of a figure below which the three stand below each other; `look.css` has it as well"""
 
 
 @frame.declare_page("Overview", f"{TOOL}: {PURPOSE}. What did this run find, and can it be trusted?")
@@ -29,7 +29,7 @@ def show(run: Run) -> None:
     """Draw the page."""
     _show_headline(run)
     # in the order of the argument: ranks shift, more than noise shifts them, and that is what it costs
-    with st.grid(3, min_column_width=_FIGURE_PIXELS):
+    with st.grid(3, min_column_width=_FIGURE_PIXELS, key="ov_figures"):
         with cards.card_of(figures.movers, run) as card:
             cards.await_drift(run, "ov_slope_waiting", "Computing the drift")
             panel = figures.movers(run, selected=selection.current_selection(run))

@@ -70,10 +70,11 @@ def show(run: Run) -> None:
     retention = address.read_number(KEEP, run.study.retention, LEAST, MOST)
     with st.container(key="tune_workbench"):
         left, right = st.columns([3, 2])
-    with left:
-        _show_lines(run, rule)
+    # first the numbers, which follow a released line
     with right, st.container(key="tune_outcome"):
         _show_outcome(run, figures.adapted_choice(run, rule, retention))
+    with left:
+        _show_lines(run, rule)
     if frame.is_rest_deferred():
         return
     with card.card("rasa_curve_card", "Perplexity against retention", run) as curve_card:
@@ -182,12 +183,12 @@ def _show_fields(run: Run) -> None:
 
 def _show_outcome(run: Run, choice: whatif.LabChoice) -> None:
     with card.card_of(figures.changes, run) as outcome_card:
-        retention = None if choice.retention == run.study.retention else choice.retention
-        panel = figures.changes(run, retention=retention, **figures.rule_options(run, choice.settings))
         counts = derived_cache.preview(run, choice.settings).counts
         with st.container(horizontal=True):
             st.metric("Modules adapted", f"{counts.adapted} / {counts.modules}")
             st.metric("Neurons adapted", percent(counts.neurons / counts.all_neurons, 1), help=f"{counts.neurons:,}")
+        retention = None if choice.retention == run.study.retention else choice.retention
+        panel = figures.changes(run, retention=retention, **figures.rule_options(run, choice.settings))
         outcome_card.set_title(panel.title)
         outcome_card.note_panel(panel)
         st.plotly_chart(panel.figure, key="rasa_changes_chart", config={"displayModeBar": False}, alt=panel.title)

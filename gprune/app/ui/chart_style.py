@@ -158,15 +158,18 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
         "margin": {"l": 64, "r": 16, "t": 16, "b": 52},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "legend": above | {"orientation": "h", "title": None, "traceorder": "normal"},
+        "legend": above | {"orientation": "h", "traceorder": "normal"},
         "uirevision": "fixed",
         "hoverlabel": {"namelength": -1},
     }
-    figure.update_layout(**(shared | layout))
-    letters = {"size": LETTERS}
-    figure.update_layout(font=letters, legend_font=letters)
-    figure.update_xaxes(title_text=x, zeroline=False, tickfont=letters)
-    return figure.update_yaxes(title_text=y, zeroline=False, tickfont=letters)
+    # each update of Plotly's takes milliseconds, setting a value does not
+    for name, value in (shared | layout).items():
+        figure.layout[name] = value
+    figure.layout.font.size = figure.layout.legend.font.size = LETTERS
+    for title, axes in ((x, figure.select_xaxes()), (y, figure.select_yaxes())):
+        for axis in axes:
+            axis.title.text, axis.zeroline, axis.tickfont.size = title, False, LETTERS
+    return figure
 
 
 def is_wide(figure: go.Figure) -> bool:
