@@ -131,7 +131,7 @@ def as_study(study: Study | dict[str, Any] | Place) -> Study:
         return from_dict(study)
     if not isinstance(study, str | os.PathLike):
         raise SettingsError(
-            f"a study is a gprune.Study, its fields by name, or a file (got {safe_parsing.quote(study)})"
+            f"a study must be a gprune.Study, its fields by name, or a file (got {safe_parsing.quote(study)})"
         )
     from gprune.study.demo import read_study
 
@@ -149,7 +149,7 @@ def store_in(cache: Place | None) -> Store:
 def _as_text(path: Place, label: str) -> str:
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise StoreError(f"{label} is a name or a folder (got {safe_parsing.quote(path)})")
+        raise StoreError(f"{label} must be a name or a folder (got {safe_parsing.quote(path)})")
     return text
 
 

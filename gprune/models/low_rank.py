@@ -52,8 +52,8 @@ def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
         module.weight = nn.Parameter(_merged(module.weight, left, right, recovered.scale), requires_grad=False)
         if not module.weight.isfinite().all():
             raise ModelError(
-                f"{name} overflows {str(module.weight.dtype).removeprefix('torch.')} once what recovery has "
-                "learned is added: use bfloat16 or float32, or a smaller recovery.learning_rate"
+                f"{name} overflows {str(module.weight.dtype).removeprefix('torch.')} when the recovery "
+                "weights are added: use bfloat16 or float32, or a smaller recovery.learning_rate"
             )
 
 

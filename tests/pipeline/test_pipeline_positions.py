@@ -104,7 +104,7 @@ def test_memory_that_runs_out_anywhere_else_is_one_sentence(study, monkeypatch, 
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9437184 bytes")
 
     monkeypatch.setattr(Decoder, "weight_norms", refuse)
-    expected = r"^weight norms: memory ran out \(9.0 MiB more were asked for, .* are free on cpu\): use dtype"
+    expected = r"^weight norms: memory ran out \(9.0 MiB more were requested, .* are free on cpu\): use dtype"
     with pytest.raises(SettingsError, match=expected):
         pipeline.run(study, Store(tmp_path / "cache"), silent, "drift")
 

@@ -118,12 +118,12 @@ def _explain_missing(series: Reproduction | None, name: str, table: Reproduced |
     )
     st.info(missing, icon=":material/table_view:")
     if series is None:
-        again = reproduce_command(name, run.study.model if run else "demo")
+        rerun_command = reproduce_command(name, run.study.model if run else "demo")
     elif table is None:
-        again = reproduce_command(name, series.model, str(series.scale.get("name", "demo")))
+        rerun_command = reproduce_command(name, series.model, str(series.scale.get("name", "demo")))
     else:
-        again = continue_command(name, series)
-    st.code(again, language="bash", wrap_lines=True)
+        rerun_command = continue_command(name, series)
+    st.code(rerun_command, language="bash", wrap_lines=True)
     st.caption("Finished studies are reused. Add `--dry-run` to see which studies would run.")
     if table is not None:
         _show_reasons(table.rows["max"])
@@ -153,8 +153,8 @@ def _show_badges(series: Reproduction, table: Reproduced, rows: tuple[StudyRow, 
 
 def _show_rows(content: Card, table: Reproduced, rows: tuple[StudyRow, ...]) -> None:
     seeded = any(analysis.SEED in row.labels for row in rows)
-    each = seeded and address.toggle("One row per seed", "cp_study_each")
-    settings = analysis.settings(rows, each)
+    is_per_seed = seeded and address.toggle("One row per seed", "cp_study_each")
+    settings = analysis.settings(rows, is_per_seed)
     columns = _choose_columns(settings)
     filled = [setting for setting in settings if setting.filled]
     baseline = _choose_baseline(settings, filled) if any(map(analysis.is_ranked, columns)) else None
@@ -162,7 +162,7 @@ def _show_rows(content: Card, table: Reproduced, rows: tuple[StudyRow, ...]) -> 
     tables.show(
         table_shown,
         height=tables.height(len(table_shown)),
-        key=f"cp_study_rows_{table.name}_{each}",
+        key=f"cp_study_rows_{table.name}_{is_per_seed}",
         on_row=partial(_select_row, settings),
         column_config=_row_columns(table_shown, settings),
         alt=f"measured rows of the table {table.name}",

@@ -226,8 +226,8 @@ def in_fragment() -> bool:
 def defer_change(widget: str, action: Callable[[], object]) -> None:
     """Store the change by a widget's callback until the widget is redrawn.
 
-    The browser sends all widgets along when the clock of a fragment ticks. One that Python has set, and of
-    which the browser has not heard yet, seems changed then; taken for a choice it would undo the click.
+    The browser sends the values of all widgets when the timer of a fragment fires. A value that Python has just
+    set then looks changed by the user, because the browser has the old one; accepting it would undo the click.
     """
     current_state().changes[widget] = action
 
@@ -346,7 +346,7 @@ def _truth(value: Any) -> bool:
 
 
 def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
-    """Draw a slider for a number, or for a whole number if the default is one."""
+    """Draw a slider for a number, of the type of its default (int or float)."""
     widget: Any = st.slider
     bound = _bind(key, "slider", lambda: _numeric(key, default, low, high))
     return cast(T, widget(label, low, high, step=step, **bound, **options))

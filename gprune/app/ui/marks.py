@@ -70,10 +70,10 @@ def add_layer_line(figure: go.Figure, chosen: Selection, axis: str = "x") -> Non
 
 
 def add_curve(figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any], hover: str, **more: Any) -> None:
-    """Draw a line under a name, with marks where `symbol` is among the further options of its trace.
+    """Draw a named line, with marks if `more`, the options of the trace, has `symbol`.
 
-    `hover` says what the box of a mark shows, the name beside it unless it names something else by itself;
-    `size` is that of the marks.
+    `hover` is the template of the hover box. It is followed by the name unless it has its own <extra> part. `size`
+    in `more` is the size of the marks.
     """
     size = more.pop("size", 8)
     if symbol := more.pop("symbol", None):
@@ -83,15 +83,15 @@ def add_curve(figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any]
 
 
 def add_points(figure: go.Figure, x: Any, y: Any, marker: dict[str, Any], hover: str, **more: Any) -> None:
-    """Draw marks that look as `marker` says.
+    """Draw marks with the style `marker`.
 
-    `hover` is the template of a mark’s box, `more` are further options of the trace, its name among them.
+    `hover` is the template of the hover box; `more` has options of the trace, such as its name.
     """
     figure.add_scatter(x=x, y=y, marker=marker, hovertemplate=hover, **({"mode": "markers"} | more))
 
 
 def add_guide(figure: go.Figure, x: Any, y: Any, line: dict[str, Any], **more: Any) -> None:
-    """Draw a line that says nothing under the pointer and stands in no legend."""
+    """Draw a line without a hover box and without a legend entry."""
     figure.add_scatter(x=x, y=y, line=line, **({"mode": "lines", "hoverinfo": "skip", "showlegend": False} | more))
 
 

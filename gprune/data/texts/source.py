@@ -137,8 +137,8 @@ def fields_of(source: Source) -> tuple[str, ...]:
 def _all_documents(source: Source) -> Iterator[str]:
     if source.kind == "sampled":
         raise CorpusError(
-            f"the text {source.name.text!r} is written by the model in a run and cannot be read without one"
-            ": start a run with it"
+            f"the text {source.name.text!r} is written by the model during a run and cannot be read outside "
+            "a run: start a run with it"
         )
     if source.kind == "embedded":
         yield from texts.documents(source.name.base, source.split)

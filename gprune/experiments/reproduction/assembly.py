@@ -204,7 +204,7 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
         return cells.spell_out(cells.without_single_tasks(values))
     measured = list(dict.fromkeys(name for row in rows[rule] for name in row.values))
     columns = [(name, rule) for name in measured if not name.startswith(derived.ACCURACY)]
-    columns += [(derived.ACCURACY, each) for each in accuracy.RULES if derived.ACCURACY in measured]
+    columns += [(derived.ACCURACY, rule) for rule in accuracy.RULES if derived.ACCURACY in measured]
     columns += [(name, rule) for name in measured if cells.is_single(name) and table.name == cells.MAIN]
     table_lines = []
     for index, answer in enumerate(answers):
@@ -232,6 +232,7 @@ def _cell(row: StudyRow, column: str) -> str:
     if column not in row.values:
         return ""
     text = cells.format_number(row.values[column], column) + row.marks.get(column, "")
+    # standard errors of perplexities and accuracies are in the CSV only
     if is_ranked(column):
         return text
     return cells.format_with_error(text, row.errors.get(column, NAN), cells.decimals(column))

@@ -153,13 +153,13 @@ _FINE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
 
 
 def fine_grained(series: Series) -> list[Row]:
-    """Return one design choice at a time, the others as the paper has them."""
+    """Return the rows in which one design choice is varied at a time; the others are the paper's."""
     names = ("component", "design dimension", "variant")
     return [Row(dict(zip(names, labels, strict=True)), series.study(changes=changes)) for *labels, changes in _FINE]
 
 
 def calibration_samples(series: Series) -> list[Row]:
-    """Return fewer samples for more epochs, in the paper's fractions; never fewer samples than shards."""
+    """Return the rows with fewer samples and more epochs, in the paper's ratios; at least one sample a shard."""
     scale, sizes = series.scale, []
     for divisor, epochs in _SAMPLES:
         samples = max(series.base.calibration.shards, scale.samples // divisor)
@@ -316,11 +316,11 @@ def _repair_rows(series: Series, **where: Any) -> list[Row]:
     return rows
 
 
-_SEEDS_NOTE = "the spread is divided by the number of seeds (population), as in the paper's table"
+_SEEDS_NOTE = "the standard deviation is that of the population (ddof 0), as in the paper's table"
 _DERIVED = "computed from the rows of the main table; only results that are there enter it"
 _GAP = "distance of base metrics, before and after GPrune (section 4)"
 _GAIN = "what GPrune changes at every retention (section 4)"
-_FAIR = "every method beside its controls, over seeds (not in the paper)"
+_FAIR = "every method and its controls, over seeds (not in the paper)"
 _REPAIR = "masks times repairs, and what a choice among them gives (not in the paper)"
 
 

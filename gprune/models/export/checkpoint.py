@@ -1,13 +1,13 @@
-"""Save pruned models as folders that others load, read them back, and tell whether they are still the same.
+"""Save pruned models as folders that other tools load, read them back, and check that they are unchanged.
 
 A folder holds safetensors, a configuration, the tokenizer, a model card and ``pruning.json``. Where layers differ
 in width, it also holds the modelling file that builds such layers: it loads with ``trust_remote_code=True`` where
 this project is not installed, and with plain ``from_pretrained`` after ``register()``. A model whose layers all
 have the same width is an ordinary one (`ordinary`), which loads by plain ``from_pretrained`` anywhere.
 
-A saved model is compared with the live one, and later with the answer in its folder. Of which dense model a model in
-memory was pruned is an attribute of it, so that it goes with it through copies and training. ``gprune.save`` writes
-model card and ``pruning.json`` from it; ``save_pretrained`` does not need it.
+A saved model is compared with the live one, and later with the logits in its folder. A model in memory has its origin,
+the dense model and the kept units, as an attribute that survives copies and training. ``gprune.save`` writes model card
+and ``pruning.json`` from it; ``save_pretrained`` does not need it.
 """
 
 import contextlib
@@ -133,7 +133,7 @@ def load_verified(folder: Path) -> nn.Module:
     with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
         fault = checksums.find_damage(folder)
         if fault:
-            raise CheckpointError(f"{fault}: run the study again, it is made anew and finished stages are kept")
+            raise CheckpointError(f"{fault}: run the study again to recompute it, finished stages are kept")
     record = read_record(folder)
     with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
         model = _read(folder, "auto")
@@ -310,8 +310,8 @@ def origin_of(model: Any) -> Origin:
         origin = Origin(read_record(folder), figures_of(folder))
     if origin is None or origin.record.padded:
         raise SettingsError(
-            "the model does not say what was pruned of it: save one that run.model or gprune.prune gave, or "
-            "that was loaded from a pruned folder; others have save_pretrained"
+            "the model has no record of its pruning: save one from run.model, gprune.prune or a "
+            "pruned folder, or use save_pretrained"
         )
     record = origin.record
     _, logits = probe(model, record.probe_tokens)

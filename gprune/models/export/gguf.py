@@ -113,7 +113,7 @@ def vocabulary_of(tokenizer: Any, size: int) -> Vocabulary:
     model = values["model"]
     if model["type"] != "BPE" or model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
         raise CheckpointError(
-            f"the tokenizer is of type {model['type']!r}, llama.cpp is given byte-pair encodings only"
+            f"the tokenizer is of type {model['type']!r}, only byte-pair encodings can be written for llama.cpp"
         )
     merges = [tuple(pair.split(" ", 1) if isinstance(pair, str) else pair) for pair in model["merges"]]
     tokens, kinds = _tokens(values, size)
@@ -141,7 +141,7 @@ def _tokens(values: dict[str, Any], size: int) -> tuple[list[str], list[int]]:
     if max(texts) >= size:
         raise CheckpointError(
             f"the tokenizer has {max(texts) + 1} tokens, the model {size}: token {texts[max(texts)]} has no embedding. "
-            "Take it out of the tokenizer, or prune the model whose embeddings were resized to the tokenizer"
+            "Remove it from the tokenizer, or prune the model whose embeddings were resized to the tokenizer"
         )
     for number, text in texts.items():
         if model.get("byte_fallback") and _BYTE_TOKEN.fullmatch(text):
@@ -168,7 +168,7 @@ def _scores(tokens: list[str], kinds: list[int], merges: list[tuple[str, ...]]) 
         if unmerged is not None:
             raise CheckpointError(
                 f"the tokenizer does not merge {unmerged[0]!r} and {unmerged[1]!r}, which llama.cpp would merge "
-                f"into its token {text!r}: the model would be given other tokens"
+                f"into its token {text!r}: the model would get different tokens"
             )
     return [-float(rank[text]) if text in rank else _NEVER_MERGED for text in tokens]
 

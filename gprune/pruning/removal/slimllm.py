@@ -102,7 +102,7 @@ def _proportional(weights: Array, limit: float, total: float) -> Array:
 
 
 def slimllm_decision(decoder: Decoder, target: float, change: Array) -> Decide:
-    """Return the decision function; `change` (layers,) is from `layer_cosines`. Errors as in `layer_unit_counts`."""
+    """Return the decision function, with (layers,) `change` of `layer_cosines`. Raises as `layer_unit_counts`."""
     shape = decoder.shape
     groups, neurons = layer_unit_counts(change, shape, target)
 

@@ -135,9 +135,9 @@ def test_other_splittings_are_refused(steps, ignores):
 def test_other_tokenizers_are_refused():
     values = byte_level([PLAIN])
     values["model"]["type"] = "Unigram"
-    with pytest.raises(CheckpointError, match="of type 'Unigram', .* byte-pair encodings only"):
+    with pytest.raises(CheckpointError, match="of type 'Unigram', only byte-pair encodings"):
         vocabulary_of(Tokenizer(values), 2)
-    with pytest.raises(CheckpointError, match="has 11 tokens, the model 8: token .* has no embedding. Take it out of"):
+    with pytest.raises(CheckpointError, match="has 11 tokens, the model 8: token .* has no embedding. Remove it from"):
         vocabulary_of(Tokenizer(sentence_piece()), 8)
     with pytest.raises(CheckpointError, match="SimpleNamespace has no tokenizer.json"):
         vocabulary_of(SimpleNamespace(), 8)

@@ -121,7 +121,7 @@ def test_what_cannot_be_saved_is_told(tmp_path):
     from peft import LoraConfig, get_peft_model
 
     model, decoder, _ = pruned()
-    with pytest.raises(SettingsError, match=r"does not say what was pruned of it: save one that run\.model"):
+    with pytest.raises(SettingsError, match=r"has no record of its pruning: save one from run\.model"):
         gprune.save(decoder.model, tmp_path / "out")
     lora = get_peft_model(model, LoraConfig(r=2, target_modules="all-linear"))
     with pytest.raises(SettingsError, match=r"unmerged adapters: save model\.merge_and_unload"):

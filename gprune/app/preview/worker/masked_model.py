@@ -1,7 +1,7 @@
 """A dense model that is loaded once, silenced in place, and measured a few windows at a time.
 
 Model, device, number type, text and windows are those of the run's perplexity stage, and are checked against
-what the run has read: a number on a page is one of the run at hand or none.
+the inputs of the run, so a page never shows numbers from other inputs.
 """
 
 import json
@@ -142,7 +142,7 @@ class MaskedModel:
 
     def _records(self, places: Any) -> Any:
         if isinstance(places, list):
-            return [self._records(each) for each in places]
+            return [self._records(place) for place in places]
         kind, key = places
         record: Any = KINDS[kind].record
         return self.store.get(kind, key, record)
