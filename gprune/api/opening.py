@@ -71,7 +71,7 @@ def run(
     with listener as on_event, contextlib.redirect_stdout(sys.stderr):
         pipeline.run(parsed, store, on_event, until, anyway)
     # the caller wrote the study, so its trust_remote_code counts
-    return _loaded_from(store.folder("runs", name), trusted=True)
+    return _load_from(store.folder("runs", name), trusted=True)
 
 
 def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = False) -> Run:
@@ -101,7 +101,7 @@ def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = Fa
     else:
         store, name = store_in(cache), text
     run_records.require_record(store, name)
-    return _loaded_from(store.folder("runs", name), trust_remote_code)
+    return _load_from(store.folder("runs", name), trust_remote_code)
 
 
 def runs(*, cache: Place | None = None) -> pd.DataFrame:
@@ -153,7 +153,7 @@ def _as_text(path: Place, label: str) -> str:
     return text
 
 
-def _loaded_from(folder: Path, trusted: bool) -> Run:
+def _load_from(folder: Path, trusted: bool) -> Run:
     # later measurements of its models belong to other runs, which run_named reads too
     return Run(run_named(str(folder.parent.parent), folder.name), trusted)
 

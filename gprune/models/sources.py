@@ -162,7 +162,7 @@ def _missing(name: str, gap: str, reason: str) -> str:
     fault = gap.rpartition("' ")[2]
     return (
         f"{name!r} is incomplete on this machine (it {fault}), and {reason}: start it again "
-        f"with a network, the download resumes where it stopped; {LOCAL}"
+        f"with a network to resume the download; {LOCAL}"
     )
 
 

@@ -91,7 +91,7 @@ def test_a_halved_batch_is_said_in_log_and_record(study, tmp_path, capfd, monkey
     assert f"statistics_primary: {words}" in log.replace("\n", " ")
     record = runs.read(store, run_name(study))
     [notice, *_] = record["stages"]["statistics_primary"]["notices"]
-    assert words in notice and "changes no result" in notice
+    assert words in notice and "does not change results" in notice
     assert "notices" not in record["stages"]["drift"]
     # whoever takes the result over sees how it was made
     again = Store(store.root)

@@ -50,7 +50,7 @@ def test_what_is_put_comes_back_equal_and_read_only(store):
     assert back.ffn.dtype == bool and back.retention == 0.5123
     store.put("tokens", KEY, tokens())
     assert store.has("tokens", KEY, Tokens) and not store.has("tokens", KEY, PruningMasks)
-    with pytest.raises(StoreError, match="it is no PruningMasks"):
+    with pytest.raises(StoreError, match="it is not a PruningMasks"):
         store.get("tokens", KEY, PruningMasks)
 
 

@@ -65,7 +65,7 @@ def _show_own(run: Run | None) -> None:
     with card("cp_studies", "Studies of the paper") as content:
         series, name, rule = _choose_table(catalogue.reproductions(root), run)
         table = catalogue.load(root, series.name, name) if series else None
-        st.caption(f"{_capitalised(TABLES[name].title)}.")
+        st.caption(f"{_capitalise(TABLES[name].title)}.")
         if series is None or table is None or not table.filled:
             _explain_missing(series, name, table, run)
             return
@@ -247,14 +247,14 @@ def _explain_rows(content: Card, table: Reproduced, settings: list[Setting], col
     st.caption("; ".join([*words, *map(escape, table.notes)]) + ".")
     for name, measures in analysis.good_controls(settings).items():
         names = escape(", ".join(heading(column) for column in measures))
-        st.caption(f":orange[:material/science:] {_capitalised(name)} does as well as GPrune or better on {names}.")
+        st.caption(f":orange[:material/science:] {_capitalise(name)} does as well as GPrune or better on {names}.")
     best = {settings[i].name for c in ranked for i, mark in analysis.mark_settings(settings, c).items() if mark == BEST}
     blocks = {setting.block for setting in settings if setting.ranked}
     if len(best) == len(blocks) == 1 and not any(setting.reason for setting in settings):
-        content.set_title(f"{_capitalised(best.pop())} is best on every measure of “{table.name}”")
+        content.set_title(f"{_capitalise(best.pop())} is best on every measure of “{table.name}”")
 
 
-def _capitalised(name: str) -> str:
+def _capitalise(name: str) -> str:
     return escape(name[:1].upper() + name[1:])
 
 

@@ -271,7 +271,7 @@ def read_index(key: str) -> int | None:
 
 def read_option(key: str, options: Options, default: str) -> str:
     """Read one of the names of `options`."""
-    return _read(key, default, lambda text: _member(str(text), options), _listed(options))
+    return _read(key, default, lambda text: _member(str(text), options), _join_options(options))
 
 
 def read_flag(key: str, default: bool = False) -> bool:
@@ -293,7 +293,7 @@ def read_list(key: str, options: Options, default: Iterable[str]) -> list[str]:
     if texts is not None:
         state.values[key] = chosen
         if unknown := [name for name in names if name not in options]:
-            state.warnings[key] = _fault(key, ", ".join(unknown), _listed(options))
+            state.warnings[key] = _fault(key, ", ".join(unknown), _join_options(options))
     return state.note(key, chosen, list(default))
 
 
@@ -322,7 +322,7 @@ def _fault(key: str, value: str, rule: str) -> str:
     return escape_error(f'Unknown {key} "{value[:_LONGEST]}". Use {rule}.')
 
 
-def _listed(options: Iterable[str]) -> str:
+def _join_options(options: Iterable[str]) -> str:
     listed = [name for name in options if name]
     return f"one of: {', '.join(listed[:_MOST_OPTIONS])}{' …' if len(listed) > _MOST_OPTIONS else ''}"
 

@@ -160,7 +160,7 @@ def plot_slopes(movers: Movers, height: int, chosen: int | None = None, texts: S
         position = {"x": x, "xref": "paper", "xanchor": side, "xshift": shift, "y": 1.02, "yref": "paper"}
         words = f"higher here: {int(members.sum())}"
         figure.add_annotation(text=words, font={"color": color}, yanchor="bottom", showarrow=False, **position)
-    _chosen(figure, movers, chosen)
+    _mark_chosen(figure, movers, chosen)
     margin = {"l": 56, "r": 12, "t": 28, "b": 32}
     style(figure, "", "rank (1 = most important)", height, margin=margin)
     figure.update_xaxes(range=[-0.12, 1.12], showgrid=False, tickvals=[0, 1], ticktext=list(texts))
@@ -186,7 +186,7 @@ def _lines(movers: Movers, members: np.ndarray, name: str, color: str) -> go.Sca
     )
 
 
-def _chosen(figure: go.Figure, movers: Movers, chosen: int | None) -> None:
+def _mark_chosen(figure: go.Figure, movers: Movers, chosen: int | None) -> None:
     position = np.flatnonzero(movers.neurons == chosen) if chosen is not None else np.empty(0)
     if len(position):
         ends = [float(movers.first[position[0]]), float(movers.second[position[0]])]

@@ -23,10 +23,10 @@ def escape(text: object) -> str:
 
     An escaped web address would still become a link, so it is interrupted by an invisible character.
     """
-    return _escaped(" ".join(str(text).split()))
+    return _escape_line(" ".join(str(text).split()))
 
 
-def _escaped(line: str) -> str:
+def _escape_line(line: str) -> str:
     return _SPECIAL.sub(r"\\\1", _ADDRESS.sub(rf"\1{_JOINER}", line))
 
 
@@ -87,4 +87,4 @@ def escape_error(error: object) -> str:
     Text between backticks, such as a command, is shown as code without mark-up.
     """
     parts = _CODE.split(safe_parsing.sentence(error))
-    return "".join(f"`{part}`" if i % 2 else _escaped(part) for i, part in enumerate(parts))
+    return "".join(f"`{part}`" if i % 2 else _escape_line(part) for i, part in enumerate(parts))

@@ -112,7 +112,7 @@ def _case(series: Series, retention: float, status: HoldoutStatus, answers: Sequ
     return Case(short(series.model), retention, status.text, status.unseen, losses, pending)
 
 
-def _measured(all_series: Sequence[Series], series_blocks: Sequence[Block], command: str) -> list[str]:
+def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[Block], command: str) -> list[str]:
     """Return command, models, texts, sizes and seeds, and how differences are judged."""
     scale, versions = all_series[0].scale, code()
     lengths = sorted({value.length for block in series_blocks for answer in block.answers for value in answer.values})
@@ -194,7 +194,7 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
         "Each method is compared with common alternatives and with controls: the same learning on one module per "
         "layer, on random modules, on shuffled modules, without RASA, and the base metrics at one ratio with "
         "nothing learned. All numbers were measured here.",
-        *_measured(all_series, series_blocks, command),
+        *_describe_measurement(all_series, series_blocks, command),
         "*Given* lists the texts of a method, its learning steps, and its forward and backward passes of the "
         "dense model. One pass reads as many tokens as a calibration set has.",
         *_claims(CLAIMS, cases, 2),
@@ -309,7 +309,7 @@ def _chapter(store: Store, series: Series, command: str) -> str:
         [
             f"## {name}",
             *([_DEVELOPMENT] if name in development_models() else []),
-            *_measured([series], series_blocks, command),
+            *_describe_measurement([series], series_blocks, command),
             *_claims(REPAIR_CLAIMS, cases, 3),
             *_recipe(series_blocks),
             *(line for block in series_blocks for line in _block_table(block, "repair", _SEEN, _repair_cells, 3)),

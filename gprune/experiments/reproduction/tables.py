@@ -324,7 +324,7 @@ _FAIR = "every method and its controls, over seeds (not in the paper)"
 _REPAIR = "masks times repairs, and what a choice among them gives (not in the paper)"
 
 
-def _published(name: str, rows: Callable[[Series], list[Row]], note: str = "") -> PaperTable:
+def _published_table(name: str, rows: Callable[[Series], list[Row]], note: str = "") -> PaperTable:
     return PaperTable(name, PUBLISHED[name], rows, note)
 
 
@@ -332,19 +332,19 @@ TABLES: dict[str, PaperTable] = {
     table.name: table
     for table in (
         PaperTable("main", f"{PUBLISHED['main']}, under both accuracy rules", main),
-        _published("ablation", ablation),
-        _published("calibration-pair", calibration_pair),
-        _published("multi-dataset", multi_dataset),
-        _published("fine-grained", fine_grained),
-        _published("module-overlap", figures.module_overlap, figures.OVERLAP_NOTE),
-        _published("calibration-samples", calibration_samples),
-        _published("seeds", seeds, _SEEDS_NOTE),
+        _published_table("ablation", ablation),
+        _published_table("calibration-pair", calibration_pair),
+        _published_table("multi-dataset", multi_dataset),
+        _published_table("fine-grained", fine_grained),
+        _published_table("module-overlap", figures.module_overlap, figures.OVERLAP_NOTE),
+        _published_table("calibration-samples", calibration_samples),
+        _published_table("seeds", seeds, _SEEDS_NOTE),
         PaperTable("quantile-sweep", "sweep of RASA's quantiles (appendix, detailed settings)", quantile_sweep),
-        _published("figure-1a", figures.figure_1a),
-        _published("figure-1b", figures.figure_1b, figures.SWAP_NOTE),
-        _published("figure-3a", figures.figure_3, figures.RETAINED_NOTE),
-        _published("figure-3b", figures.figure_3, figures.JACCARD_NOTE),
-        _published("speed", figures.speed_rows, figures.SPEED_NOTE),
+        _published_table("figure-1a", figures.figure_1a),
+        _published_table("figure-1b", figures.figure_1b, figures.SWAP_NOTE),
+        _published_table("figure-3a", figures.figure_3, figures.RETAINED_NOTE),
+        _published_table("figure-3b", figures.figure_3, figures.JACCARD_NOTE),
+        _published_table("speed", figures.speed_rows, figures.SPEED_NOTE),
         PaperTable("metric-gap", _GAP, compared_methods, _DERIVED, is_derived=True),
         PaperTable("gain-by-retention", _GAIN, compared_methods, _DERIVED, is_derived=True),
         PaperTable(FAIR, _FAIR, fair_rows, scale="study"),

@@ -295,22 +295,22 @@ def _tensors(model: Any, factors: Array | None, dtype: np.dtype[Any]) -> Iterato
             continue
         values = tensor.float()
         if any(f".{part}." in name for part in _ROTATED):
-            values = _interleaved(values, model.model.layers[0].self_attn.head_dim)
+            values = _interleave(values, model.model.layers[0].self_attn.head_dim)
         deci_name = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if deci_name is None:
             raise CheckpointError(f"llama.cpp's deci architecture has no place for {name}")
-        yield deci_name, _converted(name, values, dtype)
+        yield deci_name, _convert_tensor(name, values, dtype)
     if factors is not None:
         yield "rope_freqs.weight", factors
 
 
-def _interleaved(tensor: torch.Tensor, head_width: int) -> torch.Tensor:
+def _interleave(tensor: torch.Tensor, head_width: int) -> torch.Tensor:
     """Reorder the rows of each head, so that channels that rotate together are neighbours, as in deci."""
     halves = tensor.reshape(-1, 2, head_width // 2, *tensor.shape[1:])
     return halves.transpose(1, 2).reshape(tensor.shape)
 
 
-def _converted(name: str, values: torch.Tensor, dtype: np.dtype[Any]) -> Array:
+def _convert_tensor(name: str, values: torch.Tensor, dtype: np.dtype[Any]) -> Array:
     array: Array = values.contiguous().numpy()
     if array.ndim == 1 or dtype == array.dtype:
         return array

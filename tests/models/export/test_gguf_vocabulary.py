@@ -169,4 +169,4 @@ def test_rotated_channels_become_neighbours():
     # two heads of six channels: channel i turns with i + 3, and must stand beside it
     rows = torch.arange(12).float()[:, None]
     expected = [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
-    assert gguf._interleaved(rows, 6)[:, 0].tolist() == expected
+    assert gguf._interleave(rows, 6)[:, 0].tolist() == expected

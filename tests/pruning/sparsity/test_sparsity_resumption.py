@@ -233,7 +233,7 @@ def _changed(**arrays):
     ("damage", "said"),
     [
         (_cut, "cannot be used"),
-        (_flipped, "not as it was written"),
+        (_flipped, "has changed since it was written"),
         (_of_another_result, "another result or version"),
         (_of_another_version, "another result or version"),
         (_changed(thresholds=np.ones(3, np.float32)), "another learning"),
