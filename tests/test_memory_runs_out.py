@@ -146,7 +146,7 @@ def test_a_stage_goes_on_with_fewer_sequences_and_gives_the_same(stage, share):
 
     result, refused = shorter(run, share)
     assert refused == len(received.notices) > 0
-    assert "memory ran out with" in received.notices[0] and "changes no result" in received.notices[0]
+    assert "memory ran out with" in received.notices[0] and "does not change results" in received.notices[0]
     # what was begun and not finished is no pass
     assert (decoder.forward_tokens, decoder.backward_tokens) == before
     assert_near(result, expected, 1e-4, 2e-5)
@@ -189,7 +189,7 @@ def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypa
     expected = learned(decoder_of(), silent, **changes)
     hold_sequences(monkeypatch, 1)
     result = learned(decoder_of(), received := Heard(), **changes)
-    assert "going on with 1," in received.notices[-1]
+    assert "continuing with 1," in received.notices[-1]
     np.testing.assert_array_equal(result.ffn, expected.ffn)
     np.testing.assert_array_equal(result.heads, expected.heads)
     column = expected.columns.index("admitted")
@@ -202,7 +202,7 @@ def test_below_one_sequence_one_sentence_has_the_sizes(stage):
     kind = MethodError if stage in (by_context, learned) else SettingsError
     setting = {learned: "sparsity.batch", evaluated: "evaluation.batch"}.get(stage, "calibration.batch")
     decoder = decoder_of()
-    words = rf"{setting}: memory ran out with a single sequence of {LENGTH} tokens \(2.00 GiB more were asked"
+    words = rf"{setting}: memory ran out with a single sequence of {LENGTH} tokens \(2.00 GiB more were requested"
     with full(decoder), pytest.raises(kind, match=words + r".*GiB are free on cpu\): .*bfloat16") as caught:
         stage(decoder, silent)
     assert len(str(caught.value)) <= 300 and out_of_memory(caught.value.__cause__)

@@ -151,7 +151,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bits(made, tmp_pa
         pipeline.run(study, other, stop, until="perplexity")
     received = []
     result = pipeline.run(study, other, lambda *event: received.append(event), until="perplexity")
-    assert any("goes on at step 6 of 14" in event[3] for event in received if event[0] == "recovered_gprune")
+    assert any("resumes at step 6 of 14" in event[3] for event in received if event[0] == "recovered_gprune")
     outcome = pipeline.opened(study, other).get(stages.recovered_weights, "gprune")
     expected = results_of(made[0]).get(stages.recovered_weights, "gprune")
     assert outcome.numbers.tobytes() == expected.numbers.tobytes()

@@ -75,7 +75,7 @@ def _row(letter: str, tokens: Tokens, counts_of: dict[str, Array], entries: int 
         "tokens": int(tokens.ids.size),
         "distinct tokens": distinct,
         "% of vocabulary": 100.0 * distinct / entries if entries else float("nan"),
-        f"% in {MOST_FREQUENT} most frequent": 100.0 * np.sort(counts)[-MOST_FREQUENT:].sum() / counts.sum(),
+        f"% in {MOST_FREQUENT} most frequent tokens": 100.0 * np.sort(counts)[-MOST_FREQUENT:].sum() / counts.sum(),
     }
     for other_letter, other_counts in counts_of.items():
         shared = 100.0 * ((counts > 0) & (other_counts > 0)).sum() / distinct

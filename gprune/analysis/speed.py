@@ -126,7 +126,7 @@ def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str)
         return f"has no place for the biases of {model.repaired_by}. Use the pruned folder itself"
     dense_biases = size.neuron_biases or size.missing_biases < 2 * shape.hidden * shape.layers
     if not llama_like and family != "qwen3" and (model.biased or dense_biases):
-        return "may have more biases than the pruned one: what it holds is told by the command that makes it"
+        return "may have more biases than the pruned one; the command that writes it reports them"
     ordinary = "llama" if model.biased else family
     neurons, most_groups = (int(units.sum(axis=1).max()) for units in (model.masks.ffn, model.masks.heads))
     groups = _padded_groups(shape, most_groups, ordinary)

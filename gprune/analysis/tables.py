@@ -41,7 +41,7 @@ def metric_gap(
     before = (four[methods[0]] - four[methods[1]]).abs().round(12)
     after = (four[methods[2]] - four[methods[3]]).abs().round(12)
     table = pd.DataFrame({"before": before, "after": after, "reduction": 1 - after / before.replace(0, np.nan)})
-    return _ordered(table.reset_index(), columns)
+    return _order_columns(table.reset_index(), columns)
 
 
 def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
@@ -61,7 +61,7 @@ def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
         if base is not None:
             tables.extend(_gains(rows, keys, base, method))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
-    return _ordered(table, columns)
+    return _order_columns(table, columns)
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
@@ -98,5 +98,5 @@ def _of(rows: pd.DataFrame, keys: list[str], method: str) -> pd.DataFrame:
     return rows[rows["method"] == method].set_index(keys)
 
 
-def _ordered(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+def _order_columns(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     return table[columns].sort_values("retention", ascending=False, kind="stable", ignore_index=True)

@@ -58,7 +58,7 @@ def loss_title(changes: Mapping[str, Change]) -> str:
         for name, change in changes.items()
     ]
     dense = next(iter(changes.values())).dense
-    return f"Beside the dense model (perplexity {dense:.1f}): {', '.join(clauses)}"
+    return f"Compared with the dense model (perplexity {dense:.1f}): {', '.join(clauses)}"
 
 
 def worst_window(dense: Array, pruned: Array) -> tuple[int, float]:

@@ -135,7 +135,7 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
     if entry.plugin is not None:
         return f"{entry.label} is decided by code of {entry.plugin.distribution}, which runs in runs only"
     if entry.decision == "chosen":
-        return f"{entry.label} is chosen by measurement, which other masks would need anew"
+        return f"{entry.label} is chosen by measurement, which other masks would need to repeat"
     if entry.layered:
         return f"{entry.label} scores each layer above the pruned ones, so other masks need a pass of the model"
     if scoring != PRIMARY and entry.scoring != "single":
@@ -143,7 +143,7 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
     if scoring != PRIMARY and method == "llm_pruner" and study.baselines.taylor_text:
         return f"{entry.label} is scored on {study.baselines.taylor_text}, whichever text is chosen"
     if scoring == ADAPTED and (entry.decision not in ("flap", "uniform") or entry.metric != study.metric):
-        return f"adapted scores are there by {study.metric} only, which {entry.label} does not decide by"
+        return f"adapted scores exist for {study.metric} only, which {entry.label} does not use"
     stage = stages.masks(_variant(results.graph, study.retention, scoring), entry.masks)
     missing = _first_missing(results, stage)
     return f"{entry.label} needs “{missing}”, which is not there" if missing else ""

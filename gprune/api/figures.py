@@ -58,11 +58,11 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
 def report(run: Run, file: str | os.PathLike[str], cards: Sequence[str]) -> Path:
     """Write the report of a run; see `gprune.Run.report`."""
     # loads plotly
-    from gprune.app.report import make_report, require_place, save_report
+    from gprune.app.report import make_report, require_html_name, save_report
 
     if isinstance(cards, str) or not all(isinstance(name, str) for name in cards):
         raise SettingsError(f"cards must be names of figures (got {quote(cards)})")
     path = safe_parsing.path(os.fspath(file), "the file")
-    require_place(path)
+    require_html_name(path)
     save_report(make_report(run, tuple(cards)), path)
     return path

@@ -71,7 +71,7 @@ def run(
     with listener as on_event, contextlib.redirect_stdout(sys.stderr):
         pipeline.run(parsed, store, on_event, until, anyway)
     # the caller wrote the study, so its trust_remote_code counts
-    return _loaded_from(store.folder("runs", name), trusted=True)
+    return _load_from(store.folder("runs", name), trusted=True)
 
 
 def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = False) -> Run:
@@ -101,7 +101,7 @@ def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = Fa
     else:
         store, name = store_in(cache), text
     run_records.require_record(store, name)
-    return _loaded_from(store.folder("runs", name), trust_remote_code)
+    return _load_from(store.folder("runs", name), trust_remote_code)
 
 
 def runs(*, cache: Place | None = None) -> pd.DataFrame:
@@ -131,7 +131,7 @@ def as_study(study: Study | dict[str, Any] | Place) -> Study:
         return from_dict(study)
     if not isinstance(study, str | os.PathLike):
         raise SettingsError(
-            f"a study is a gprune.Study, its fields by name, or a file (got {safe_parsing.quote(study)})"
+            f"a study must be a gprune.Study, its fields by name, or a file (got {safe_parsing.quote(study)})"
         )
     from gprune.study.demo import read_study
 
@@ -149,11 +149,11 @@ def store_in(cache: Place | None) -> Store:
 def _as_text(path: Place, label: str) -> str:
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise StoreError(f"{label} is a name or a folder (got {safe_parsing.quote(path)})")
+        raise StoreError(f"{label} must be a name or a folder (got {safe_parsing.quote(path)})")
     return text
 
 
-def _loaded_from(folder: Path, trusted: bool) -> Run:
+def _load_from(folder: Path, trusted: bool) -> Run:
     # later measurements of its models belong to other runs, which run_named reads too
     return Run(run_named(str(folder.parent.parent), folder.name), trusted)
 

@@ -1,4 +1,4 @@
-"""The types of what others make, for editors and type checkers alone: nothing imports this when it runs."""
+"""Types for editors and type checkers; nothing imports this module at run time."""
 
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer

@@ -84,11 +84,11 @@ def describe_figure(name: str) -> str:
 
 
 def gather_entries(run: Run, chosen: Sequence[str], values: Mapping[str, Any] | None = None) -> list[ReportEntry]:
-    """The chosen figures with their words and numbers, in the order of the choice.
+    """Return the chosen figures with their captions and numbers, in the chosen order.
 
-    A figure that a page shows more than once, as the perplexity on each text, comes as often. `values` are
-    what is set on the pages, as a session's address has it; as by itself where left out. Raises SettingsError
-    where nothing is chosen, or something that is no figure.
+    A figure that a page shows several times, such as the perplexity on each text, has several entries. `values`
+    are the settings of the pages, as in an address; missing ones have their default. Raises SettingsError if no
+    figure is chosen or a name is unknown.
     """
     require(len(chosen) > 0, "cards", list(chosen), "one figure or more")
     for name in chosen:
@@ -122,7 +122,7 @@ def _page_options(run: Run, name: str, values: Mapping[str, Any]) -> list[dict[s
 
 
 def _make_panel(run: Run, name: str, options: dict[str, Any]) -> Panel:
-    """A panel; where what is set is of another run and this one has no such thing, as it is by itself."""
+    """Return a panel, with default options if the options are not valid for this run."""
     try:
         return FIGURES[name](run, **options)
     except SettingsError:
@@ -130,7 +130,7 @@ def _make_panel(run: Run, name: str, options: dict[str, Any]) -> Panel:
 
 
 def _describe_differences(panels: Sequence[Panel]) -> list[str]:
-    """Return what is set otherwise in each of several panels, for their titles; nothing for a single one."""
+    """Return the settings in which several panels differ, for their titles; empty strings for a single panel."""
     calls = [panel.code.options if panel.code else {} for panel in panels]
     differ = sorted(
         option
@@ -155,13 +155,13 @@ def _entry(name: str, panel: Panel, more: str) -> ReportEntry:
 
 
 def _extend_title(entry: ReportEntry) -> ReportEntry:
-    """An entry whose title says what its figure shows as well."""
+    """Return an entry whose title also has the description of its figure."""
     description = describe_figure(entry.name)
     return entry if entry.title == description else replace(entry, title=f"{entry.title}: {description}")
 
 
 def as_html(run: Run, entries: Sequence[ReportEntry], moment: datetime | None = None) -> bytes:
-    """Return the report of a run as an HTML file that needs no other."""
+    """Return the report of a run as a self-contained HTML file."""
     title = f"Report of {run.title or run.name}"
     plotly, drawing = _scripts()
     parts = [
@@ -339,17 +339,17 @@ class Report:
 
 
 def make_report(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> Report:
-    """Make the report of a run; for `cards`, by default all, `values` and errors see `gather_entries`."""
+    """Make the report of a run, by default with all cards; for the arguments and errors see `gather_entries`."""
     entries = gather_entries(run, cards or figure_names(), values)
     missing = {entry.name: entry.problem for entry in entries if entry.figure is None}
     drawn_entries = [entry for entry in entries if entry.figure is not None or cards]
     return Report(as_html(run, drawn_entries), len(entries) - len(missing), missing)
 
 
-def require_place(path: Path) -> None:
-    """Raise SettingsError if the name of a report's file does not end as an HTML file does."""
+def require_html_name(path: Path) -> None:
+    """Raise SettingsError if the name of a report does not end in .html or .htm."""
     if path.suffix.lower() not in (".html", ".htm"):
-        raise SettingsError(f"a report is written as HTML: give a name that ends in .html (got {path.name!r})")
+        raise SettingsError(f"the name of a report must end in .html (got {path.name!r})")
 
 
 def save_report(report: Report, path: Path) -> None:

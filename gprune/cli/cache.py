@@ -106,7 +106,7 @@ def _verify(options: argparse.Namespace) -> int:
         say(f"{name}: {fault}")
     say(f"{len(entries)} results, {amount(sum(entry.size for entry in entries))}: {len(faults)} damaged")
     if faults:
-        say("run the studies again: what is damaged is computed again, the rest is kept", file=sys.stderr)
+        say("run the studies again: damaged results are computed again, the others are reused", file=sys.stderr)
     return EXIT_DAMAGED if _report_unreadable(store) or faults else 0
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from gprune.cli import add_cache, add_command, add_run, load_run, say, to_path
 
 _ABOUT = (
-    "Answers from what a run has kept, without running the model again: whether a calibration text is large "
-    "enough, whether another one would give another model, and whether it is distinct from the other texts."
+    "Reports whether a calibration text is large enough, whether its choice changes the model, and whether it is "
+    "distinct from the other texts. It reads the results of a run and does not run the model."
 )
 
 

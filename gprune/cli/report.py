@@ -43,7 +43,7 @@ def _report(options: argparse.Namespace) -> int:
         return 0
     if not options.run or options.out is None:
         raise SettingsError("a report needs a run and a file: `report RUN -o FILE.html`")
-    reports.require_place(options.out)
+    reports.require_html_name(options.out)
     store = Store(options.cache)
     runs.require_record(store, options.run)
     report = reports.make_report(run_named(str(store.root.resolve()), options.run), options.cards)

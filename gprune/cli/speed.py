@@ -86,6 +86,6 @@ def _print_table(rows: list[dict[str, Any]], setting: str) -> None:
     for line in speed_lines(rows):
         say(line)
     say(f"\n{setting}")
-    say("Medians with their interquartile ranges (IQR); ratios to the first model, formed in each repetition.")
+    say("Medians with their interquartile ranges (IQR); ratios are relative to the first model in each repetition.")
     if len({row["model"] for row in rows}) > 2:
-        say("Each other model took turns with the first, whose rows are of all the repetitions that it made.")
+        say("Every other model alternated with the first, whose rows cover all its repetitions.")

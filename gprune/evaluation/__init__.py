@@ -1,1 +1,1 @@
-"""Answers: what is a model worth on a text?"""
+"""Measure models: perplexity, zero-shot accuracy and speed."""

@@ -210,7 +210,7 @@ def within_memory(name: str, settings: SpeedSettings, together: bool) -> Iterato
     except (RuntimeError, MemoryError) as error:
         if not devices.out_of_memory(error):
             raise
-        context = " beside the model that it takes turns with" if together else ""
+        context = " in addition to the reference model" if together else ""
         raise SettingsError(
             f"{name} does not fit in the memory of {settings.device}{context} with batch {settings.batch} and "
             f"a prompt of {settings.prompt} tokens: use a smaller batch or a shorter prompt"

@@ -1,11 +1,11 @@
-"""Run missing studies as jobs: as many at a time as the queue has places for.
+"""Run missing studies as jobs: as many at a time as the queue has slots for.
 
-Studies that measure speed come last and one by one; that nothing of the cache disturbs their clock is the
-queue's own rule (gprune.jobs.queue).
+Studies that measure speed run last, one at a time; the queue runs no other job of the cache beside them
+(gprune.jobs.queue).
 
-The queue of jobs is the only memory: killed and started again, the schedule finds what has finished in the
-cache and what still runs in the queue, and goes on from there. What several studies need is computed once:
-each result has a lock, and whoever comes second waits for it and says so (gprune.pipeline).
+The schedule has no state of its own. After a restart it finds finished results in the cache and running jobs in the
+queue, and continues from there. A result that several studies need is computed once: it has a lock, and the second
+process waits for it and says so (gprune.pipeline).
 """
 
 import contextlib
@@ -24,8 +24,8 @@ from gprune.system.errors import GpruneError, JobError
 
 POLL_SECONDS = 0.5
 RECONCILE_SECONDS = 2.0
-CANCELLED = "its job was cancelled: run the command again to go on"
-INTERRUPTED = "its job was interrupted: run the command again to go on"
+CANCELLED = "its job was cancelled: run the command again to continue"
+INTERRUPTED = "its job was interrupted: run the command again to continue"
 INCOMPLETE = "its run ended without this result: run the command again, and see the job's log"
 
 

@@ -76,7 +76,7 @@ def root(cache: Path) -> Path:
 
 
 def locate(cache: Path, job_id: str) -> Path:
-    """Return the folder of one job; JobError for a malformed or unknown id."""
+    """Return the folder of one job. Raises JobError for a malformed or unknown id."""
     if not ID_PATTERN.fullmatch(job_id):
         raise JobError(f"{job_id[:80]!r} is not a job id: copy one from the list of jobs, as 20260131-120000-0123abcd")
     folder = root(cache) / job_id
@@ -353,5 +353,5 @@ def read_job(folder: Path) -> Job:
         record = JobRecord.parse(read_json(folder / JOB) or {})
     except SettingsError as error:
         reason = f"its {JOB} is missing or damaged ({error})"
-        raise JobError(f"job {folder.name} cannot be read, {reason}: submit its study anew") from error
+        raise JobError(f"job {folder.name} cannot be read, {reason}: submit its study again") from error
     return Job(id=folder.name, folder=folder, **vars(record), **vars(read_state(folder)))

@@ -42,7 +42,7 @@ _children: list[subprocess.Popen[bytes]] = []
 
 
 def slots() -> int:
-    """Return how many jobs run at a time where no devices are named; JobError for an invalid value."""
+    """Return how many jobs run at a time if no devices are named. Raises JobError for an invalid value."""
     text = os.environ.get(SLOTS_VARIABLE, "1")
     if not text.isdecimal() or int(text) < 1:
         raise JobError(f"{SLOTS_VARIABLE} must be a whole number of at least 1, or not set (got {text!r})")
@@ -50,7 +50,7 @@ def slots() -> int:
 
 
 def devices() -> tuple[str, ...]:
-    """Return the named GPUs, none where slots decide; JobError for an invalid value."""
+    """Return the named GPUs, none if slots are used. Raises JobError for an invalid value."""
     text = os.environ.get(DEVICES_VARIABLE, "")
     names = tuple(text.split())
     if len(set(names)) < len(names) or not all(_GPU.fullmatch(name) for name in names):
@@ -134,7 +134,7 @@ def study_of(cache: Path, job_id: str) -> Study:
     try:
         return from_file(path)
     except SettingsError as error:
-        raise JobError(f"the study of job {job_id} is not valid any more, submit it anew: {error}") from error
+        raise JobError(f"the study of job {job_id} is not valid any more, submit it again: {error}") from error
 
 
 def progress(cache: Path, job_id: str) -> JobProgress:

@@ -168,7 +168,7 @@ class JobReporter:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Record how the run ended; the exception, if any, goes on to the caller."""
+        """Record how the run ended; an exception is not suppressed."""
         self._change_state(lambda state: self._final_state(state, error))
 
     def __call__(self, stage: str, done: int, total: int, message: str = "") -> None:

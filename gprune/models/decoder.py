@@ -271,7 +271,7 @@ def require_language_model(model: object) -> None:
     """Raise ModelError if an object cannot be a causal language model of transformers."""
     if not isinstance(model, nn.Module) or not hasattr(model, "get_input_embeddings"):
         raise ModelError(
-            f"a model is a causal language model of transformers (got {type(model).__name__}): load it with "
+            f"the model must be a causal language model of transformers (got {type(model).__name__}): load it with "
             "AutoModelForCausalLM.from_pretrained"
         )
 

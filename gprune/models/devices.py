@@ -130,7 +130,7 @@ def random_states(device: torch.device) -> dict[str, torch.Tensor]:
 
 
 def set_random_states(device: torch.device, states: Mapping[str, torch.Tensor]) -> None:
-    """Set the random states that are given; RuntimeError for values that are no such states."""
+    """Set the random states. Raises RuntimeError for values that are not random states."""
     if "cpu" in states:
         torch.set_rng_state(states["cpu"])
     if GPU in states and is_gpu(device):
@@ -211,7 +211,9 @@ class AdaptiveBatches:
         self.size = count // 2
         problem = f"memory ran out with {count} sequences of {self.length:,} tokens at a time ({self.setting}): "
         self.on_progress(
-            finished, total, Notice(f"{problem}going on with {self.size}, which takes longer and changes no result")
+            finished,
+            total,
+            Notice(f"{problem}continuing with {self.size}, which is slower but does not change results"),
         )
 
 
@@ -235,7 +237,7 @@ def describe_memory(error: BaseException, device: torch.device) -> str:
         return available
     number, unit = match.groups()
     requested = f"{float(number) / 2**20:,.1f} MiB" if unit == "bytes" else f"{number} {unit}"
-    return f"{requested} more were asked for, {available}"
+    return f"{requested} more were requested, {available}"
 
 
 def disk_map(loader: Any, configuration: Any, layout: Layout, device: torch.device) -> dict[str, str]:

@@ -146,14 +146,14 @@ class Layout:
         """Return a notice to show before a run of the family; empty if there is none."""
         if self.text:
             return (
-                f"of {self.label} the language model is pruned, by what it does on text: what becomes of its "
-                "answers to images is not measured, and all its other parts are saved as they are"
+                f"only the language model of {self.label} is pruned, calibrated on text. The effect on images is not "
+                "measured, and all other parts are saved unchanged"
             )
         if self.heads:
             return ""
         return (
-            f"{self.label} normalises queries and keys over all heads of a layer, so that they stay: FFN "
-            "neurons alone are pruned, more of them than the retention says"
+            f"{self.label} normalises queries and keys over all heads of a layer, so its heads "
+            "stay. Only FFN neurons are pruned, more of them than the retention says"
         )
 
     def table(self) -> list[list[Any]]:

@@ -196,7 +196,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the files of configuration and weights; ModelError as `weight_files`."""
+    """Return the files of configuration and weights. Raises ModelError, see `weight_files`."""
     config_folder = sources.base_folder(folder) if sources.is_shape(folder) else folder
     return [config_folder / CONFIG_FILE, *weight_files(folder)]
 
@@ -222,9 +222,7 @@ def _indexed_files(folder: Path) -> list[Path]:
 def require_offloadable(folder: Path) -> None:
     """Raise ModelError if a model has no files of weights from which its layers could be read."""
     if not weight_files(folder):
-        raise ModelError(
-            f"{sources.RANDOM}{folder.name} has no files of weights in which layers could wait: leave offload out"
-        )
+        raise ModelError(f"{sources.RANDOM}{folder.name} has no weight files to offload layers to: switch offload off")
 
 
 def offloaded_error(purpose: str) -> SettingsError:
@@ -235,12 +233,12 @@ def offloaded_error(purpose: str) -> SettingsError:
     )
 
 
-def require_same(name: str, expected: str, memory: Path | None = None, card: str = "") -> None:
+def require_same(name: str, expected: str, digests: Path | None = None, card: str = "") -> None:
     """Raise ModelError if a model is gone or does not have the fingerprint that a run has recorded.
 
-    For `memory` and `card` see `fingerprint`.
+    For `digests` and `card` see `fingerprint`.
     """
-    if fingerprint(name, memory, card) != expected:
+    if fingerprint(name, digests, card) != expected:
         raise changed_error(name)
 
 
@@ -251,7 +249,7 @@ def changed_error(name: str) -> ModelError:
     )
 
 
-def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
+def fingerprint(name: str, digests: Path | None = None, card: str = "") -> str:
     """Return the SHA-256 of a model's configuration and weights, or of how random weights are made.
 
     A file is read again only if it may have changed. A hub model must be on this machine; a copy of a folder has the
@@ -259,14 +257,14 @@ def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
 
     Args:
         name: the model, as in `locate`.
-        memory: a folder that keeps digests of files for other processes.
+        digests: a folder that keeps digests of files for other processes.
         card: the GPU that makes random weights, which differ from those of a CPU; empty on a CPU.
 
     Raises ModelError if there is no such model, or a file is missing or cannot be read.
     """
     folder = locate(name)
     configuration(folder)
-    digest = _combine_digests(files(folder), memory)
+    digest = _combine_digests(files(folder), digests)
     if not sources.is_shape(folder):
         return digest
     layers = sources.shape_layers(folder)
@@ -275,7 +273,7 @@ def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
 
 
 def tokenizer_fingerprint(name: str) -> str:
-    """Return the SHA-256 of a model's tokenizer files; ModelError without such a model or tokenizer."""
+    """Return the SHA-256 of a model's tokenizer files. Raises ModelError if either is missing."""
     folder = tokenizer_folder(locate(name))
     require_tokenizer(folder)
     with safe_parsing.reraise_as(ModelError):
@@ -322,9 +320,9 @@ def require_matching_class(folder: Path) -> None:
             )
 
 
-def _combine_digests(files: list[Path], memory: Path | None = None) -> str:
+def _combine_digests(files: list[Path], digests: Path | None = None) -> str:
     try:
-        contents = checksums.of_files(files, memory)
+        contents = checksums.of_files(files, digests)
     except OSError as error:
         raise ModelError(f"{str(error.filename)!r} cannot be read: {error.strerror or error}") from error
     digest = hashlib.sha256()

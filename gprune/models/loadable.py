@@ -76,12 +76,12 @@ def require_whole(folder: Path) -> None:
         )
     if (attention := values.get("_attn_implementation")) and attention not in _ATTENTIONS:
         raise ModelError(
-            f"{identity.CONFIG_FILE} of {name} insists on {attention}: call the field attn_implementation, "
-            "without the underscore, or take it out"
+            f"{identity.CONFIG_FILE} of {name} requires {attention}: call the field attn_implementation, "
+            "without the underscore, or remove it"
         )
     for kernel in _settings(folder, "experts_implementation"):
         if layout and kernel not in _EXPERT_KERNELS:
-            raise ModelError(f"experts_implementation of {name} is {kernel!r}, but it has no experts: take it out")
+            raise ModelError(f"experts_implementation of {name} is {kernel!r}, but it has no experts: remove it")
     for dtype in _settings(folder, "dtype", "torch_dtype"):
         if not _DTYPE.fullmatch(str(dtype)):
             raise ModelError(f"dtype of {name} is {dtype!r}, which torch lacks: write bfloat16, float16 or float32")
@@ -92,14 +92,14 @@ def require_whole(folder: Path) -> None:
             f"{name} has no lm_head; set tie_word_embeddings to true in {identity.CONFIG_FILE} if the head is tied, or "
             "copy the file that holds it"
         )
-    if odd := stored_sizes(values, tensors).disagreement:
-        raise ModelError(f"{name} does not fit its {identity.CONFIG_FILE}: {odd}. Copy both from the same model")
+    if mismatch := stored_sizes(values, tensors).disagreement:
+        raise ModelError(f"{name} does not fit its {identity.CONFIG_FILE}: {mismatch}. Copy both from the same model")
     _require_known_ids(identity.CONFIG_FILE, language, name, language.get("vocab_size"))
     identity.require_matching_class(folder)
     generation, file = identity.optional_values(folder, identity.GENERATION_FILE), identity.GENERATION_FILE
     _require_known_ids(file, generation, name, language.get("vocab_size"))
     if generation.get("compile_config") is not None:
-        raise ModelError(f"compile_config in {file} of {name} cannot be read by transformers: take it out")
+        raise ModelError(f"compile_config in {file} of {name} cannot be read by transformers: remove it")
 
 
 def _require_known_ids(file: str, values: Mapping[str, Any], name: str, vocabulary: Any) -> None:
@@ -107,7 +107,7 @@ def _require_known_ids(file: str, values: Mapping[str, Any], name: str, vocabula
         ids = values.get(key)
         for token in ids if key.startswith("eos") and isinstance(ids, list) else [ids]:
             if not isinstance(token, int | None):
-                raise ModelError(f"{key} in {file} of {name} is {token!r}, which is no whole number: set it to null")
+                raise ModelError(f"{key} in {file} of {name} is {token!r}, which is not an integer: set it to null")
             if isinstance(token, int) and isinstance(vocabulary, int) and not -vocabulary <= token < vocabulary:
                 raise ModelError(
                     f"{key} in {file} of {name} is {token}, but it has {vocabulary} embeddings: set it to null"

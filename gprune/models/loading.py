@@ -136,7 +136,7 @@ def _tokenizer_fault(tokenizer: Any, folder: Path) -> str:
 
 
 def device_of(device: str) -> torch.device:
-    """Return the device of a setting; SettingsError for a GPU that torch does not see."""
+    """Return the device of a setting. Raises SettingsError for a GPU that torch does not see."""
     if device == "auto":
         return devices.default_device()
     try:

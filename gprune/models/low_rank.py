@@ -48,12 +48,12 @@ def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
 
     Raises ModelError if a sum overflows.
     """
-    for name, module, (right, left) in _matched(model, layout, recovered):
-        module.weight = nn.Parameter(_merged(module.weight, left, right, recovered.scale), requires_grad=False)
+    for name, module, (right, left) in _match_maps(model, layout, recovered):
+        module.weight = nn.Parameter(_merge(module.weight, left, right, recovered.scale), requires_grad=False)
         if not module.weight.isfinite().all():
             raise ModelError(
-                f"{name} overflows {str(module.weight.dtype).removeprefix('torch.')} once what recovery has "
-                "learned is added: use bfloat16 or float32, or a smaller recovery.learning_rate"
+                f"{name} overflows {str(module.weight.dtype).removeprefix('torch.')} when the recovery "
+                "weights are added: use bfloat16 or float32, or a smaller recovery.learning_rate"
             )
 
 
@@ -63,7 +63,7 @@ def merge_adapters(model: Any, layout: Layout, recovered: RecoveredWeights | Non
     if recovered is None:
         yield
         return
-    original_weights = {module: module.weight for _, module, _ in _matched(model, layout, recovered)}
+    original_weights = {module: module.weight for _, module, _ in _match_maps(model, layout, recovered)}
     merge(model, layout, recovered)
     try:
         yield
@@ -72,7 +72,7 @@ def merge_adapters(model: Any, layout: Layout, recovered: RecoveredWeights | Non
             module.weight = weight
 
 
-def _matched(
+def _match_maps(
     model: Any, layout: Layout, recovered: RecoveredWeights
 ) -> list[tuple[str, nn.Linear, tuple[Tensor, Tensor]]]:
     """Return the trained linear maps, each with its name and A and B."""
@@ -83,7 +83,7 @@ def _matched(
     return list(zip(recovered.maps, modules, factors, strict=True))
 
 
-def _merged(weight: Tensor, left: Tensor, right: Tensor, scale: float) -> Tensor:
+def _merge(weight: Tensor, left: Tensor, right: Tensor, scale: float) -> Tensor:
     change = left.to(weight.device, torch.float64) @ right.to(weight.device, torch.float64)
     untouched = change == 0
     # unchanged weights keep their bits, including the sign of a zero

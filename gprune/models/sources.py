@@ -51,13 +51,13 @@ def shape_folder(name: str) -> Path:
     shape, mark, depth = model.partition("#")
     if shape not in SHAPES:
         raise ModelError(
-            f"{safe_parsing.quote(name)} is no model with random weights: after {RANDOM} comes one of "
+            f"{safe_parsing.quote(name)} is not a model with random weights: after {RANDOM} give one of "
             f"{', '.join(SHAPES)}"
         )
     if sign:
         raise ModelError(
-            f"{safe_parsing.quote(name)} names a retention, which only `speed` takes: a study has one of "
-            f"its own, give {RANDOM}{model}"
+            f"{safe_parsing.quote(name)} has a retention, which only `speed` accepts. A study has its "
+            f"own: give {RANDOM}{model}"
         )
     if not mark:
         return SHAPES_FOLDER / shape
@@ -161,8 +161,8 @@ def _missing(name: str, gap: str, reason: str) -> str:
         return f"{name!r} is not a folder on this machine, and {reason}: {LOCAL}"
     fault = gap.rpartition("' ")[2]
     return (
-        f"{name!r} is only half on this machine (it {fault}), and {reason}: start it again "
-        f"with a network, it goes on where it stopped; {LOCAL}"
+        f"{name!r} is incomplete on this machine (it {fault}), and {reason}: start it again "
+        f"with a network to resume the download; {LOCAL}"
     )
 
 

@@ -16,7 +16,7 @@ _WIDEST = 3
 
 
 def tokenizer(model: str) -> Tokenizer:
-    """Return the tokenizer of a model; ModelError without a model here, or a readable tokenizer.json."""
+    """Return the tokenizer of a model. Raises ModelError if the model or tokenizer.json is missing."""
     path = identity.tokenizer_folder(identity.locate(model)) / "tokenizer.json"
     if not path.is_file():
         raise ModelError(

@@ -102,17 +102,17 @@ def tensors(files: Iterable[Path]) -> dict[str, Tensor]:
 @functools.lru_cache(maxsize=256)
 def _read_header(file: Path, size: int, time: int) -> dict[str, Tensor]:
     """Read the header of a file; its size and `time` of change are the key of the cached result."""
-    with file.open("rb") as opened:
-        length = int.from_bytes(opened.read(_LENGTH), "little")
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(_LENGTH), "little")
         if not 0 < length <= size - _LENGTH:
             raise ValueError(f"its header has {length} bytes of {max(size - _LENGTH, 0)}")
-        values = safe_parsing.json_object(opened.read(length), "its header")
+        values = safe_parsing.json_object(stream.read(length), "its header")
     values.pop("__metadata__", None)
     tensors, data = {}, _LENGTH + length
     for name, value in values.items():
         start, end = value["data_offsets"]
         if not 0 <= start <= end <= size - data:
-            raise ValueError(f"a tensor stands at {start} to {end} of {size - data} bytes")
+            raise ValueError(f"a tensor is at {start} to {end} of {size - data} bytes")
         tensors[name] = Tensor(
             tuple(map(operator.index, value["shape"])), end - start, str(value["dtype"]), file, data + start
         )

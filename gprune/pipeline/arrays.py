@@ -23,7 +23,7 @@ def check_target(path: Path) -> None:
     Raises SettingsError if the name does not end in .npz, or its folder does not exist.
     """
     if path.suffix != ".npz":
-        raise SettingsError(f"the arrays are written as .npz (got {str(path)!r}): give a name that ends in .npz")
+        raise SettingsError(f"the file name must end in .npz (got {str(path)!r})")
     require_place(path)
 
 

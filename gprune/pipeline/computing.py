@@ -16,15 +16,15 @@ from gprune.system.progress import Notice, Waiting
 
 _WAITING = Waiting("waiting for another run that computes the same")
 R = TypeVar("R")
-_OF_THE_MODEL = ("components", "repaired", "scales", "recovered")
-"""those that read the dense model"""
+_MODEL_READERS = ("components", "repaired", "scales", "recovered")
+"""kinds of stage that read the dense model"""
 
 
 class StageComputer:
     """Computes stages of one graph; shared objects, such as the model, are loaded once."""
 
     def __init__(self, results: Results, listener: Listener) -> None:
-        """Bind the results of a study; the listener is told of progress and may raise Cancelled."""
+        """Bind the results of a study; the listener receives progress and may raise Cancelled."""
         graph = results.graph
         self.results, self.listener = results, listener
         self.work = RunContext(graph.study, graph.inputs, results.store.texts, partial(listener, "model"))
@@ -91,29 +91,29 @@ class StageComputer:
 
 
 def compute_result(
-    results: Results, stage: Stage[R], listener: Listener, also: Callable[[Stage[Any]], bool] | None = None
+    results: Results, stage: Stage[R], listener: Listener, can_compute: Callable[[Stage[Any]], bool] | None = None
 ) -> R:
     """Return a result, computed unless the cache has it; the record of the run does not list it.
 
-    It is of a kind that is computed on demand, or one that `also` allows; what it is computed from must exist, except
-    for other such results. The listener may raise Cancelled. Raises StoreError if the run has not come to what it
-    is made from, ModelError if the model is gone or has changed since the run, and what its stages raise.
+    Its kind must be computed on demand, or `can_compute` must allow it. The same holds for every missing input.
+    The listener may raise Cancelled. Raises StoreError if an input is missing and must come from the run, ModelError
+    if the model is gone or has changed since the run, and what the stages raise.
     """
-    _ensure(StageComputer(results, listener), stage, also or (lambda _: False))
+    _ensure_computed(StageComputer(results, listener), stage, can_compute or (lambda _: False))
     return results.record(stage)
 
 
-def _ensure(computer: StageComputer, stage: Stage[Any], also: Callable[[Stage[Any]], bool]) -> None:
+def _ensure_computed(computer: StageComputer, stage: Stage[Any], can_compute: Callable[[Stage[Any]], bool]) -> None:
     results = computer.results
-    may_compute = KINDS[stage.kind].on_demand or also(stage)
+    may_compute = KINDS[stage.kind].on_demand or can_compute(stage)
     if results.holds(stage) and (not may_compute or results.is_intact(stage)):
         return
     if not may_compute:
         raise StoreError(f"this needs “{stage.title}”, which the run does not have: run the study first")
     for need in required_stages(stage):
-        _ensure(computer, need, also)
-    if stage.kind in _OF_THE_MODEL:
-        study, memory = results.graph.study, results.store.digests
+        _ensure_computed(computer, need, can_compute)
+    if stage.kind in _MODEL_READERS:
+        study, digests = results.graph.study, results.store.digests
         card = machine.card(study.device)
-        identity.require_same(study.model, results.graph.inputs.model, memory, card)
+        identity.require_same(study.model, results.graph.inputs.model, digests, card)
     computer.compute_if_missing(stage)

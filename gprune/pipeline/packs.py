@@ -225,7 +225,7 @@ def _result_of(name: str) -> tuple[str, str]:
     """Return kind and key of the result that a file of the archive belongs to."""
     match = _RESULT_FILE.fullmatch(name)
     if match is None or match[1] not in KINDS or match[3] not in _file_names(match[1]):
-        raise UnreadableError(f"the pack contains {quote(name)}, which is no file of a run: do not use it")
+        raise UnreadableError(f"the pack contains {quote(name)}, which is not a file of a run: do not use it")
     return match[1], match[2]
 
 

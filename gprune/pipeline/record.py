@@ -51,7 +51,7 @@ class RunRecord:
         """Read the entries of an earlier run of the study that are still valid; nothing is written.
 
         `expected` are the seconds of every stage up to `until`, in order; `missing_tasks` says why tasks
-        cannot be measured here; the listener is told of every stage that is finished.
+        cannot be measured here; the listener is called for every finished stage.
         """
         self.results, self.until, self.expected, self.listener = results, until, expected, listener
         self.missing_tasks = missing_tasks
@@ -73,7 +73,7 @@ class RunRecord:
         if failures:
             # results made without failed stages are valid until these can be computed
             graphs.append(Graph(graph.study, graph.inputs, failures=failures))
-        valid = {(stage.name, stage.key) for each in graphs for stage in stages_by_name(each).values()}
+        valid = {(stage.name, stage.key) for graph in graphs for stage in stages_by_name(graph).values()}
         self._earlier, self._earlier_failures = (
             {name: entry for name, entry in table.items() if (name, entry["key"]) in valid}
             for table in (entries, previous.get("unavailable") or {})
@@ -177,7 +177,7 @@ class RunOwner:
     """Owns one run and keeps its record, as a context manager around the work."""
 
     def __init__(self, record: RunRecord, plan: tuple[Stage[Any], ...], listener: Listener) -> None:
-        """Prepare; nothing is written. The listener is told of progress and may raise Cancelled."""
+        """Bind the owner to a record and a plan; nothing is written. The listener may raise Cancelled."""
         self._record, self._plan, self.listener = record, plan, listener
         self._lock_path = runs.lock_path(record.results.store.root, record.name)
         self._lock = Lock(self._lock_path)
@@ -185,7 +185,7 @@ class RunOwner:
         """True once this process has written the record"""
 
     def __enter__(self) -> Self:
-        """Take the lock, following its holder until it is free, and record that the run goes on unless it is done.
+        """Take the lock, following its holder until it is free, and mark the run as running unless it is done.
 
         Raises StoreError if the record cannot be written.
         """
@@ -201,10 +201,10 @@ class RunOwner:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Record how the run ended; the exception goes on."""
+        """Record how the run ended; an exception is not suppressed."""
         try:
             if isinstance(error, Interrupted):
-                self._save_stopped("interrupted", "its process was asked to leave; continue it, and it goes on there")
+                self._save_stopped("interrupted", "its process was asked to stop; resume it to finish it")
             elif isinstance(error, Cancelled | KeyboardInterrupt):
                 self._save_stopped("cancelled", "cancelled; finished stages are kept")
             elif isinstance(error, Exception):

@@ -35,7 +35,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all", anyw
     """Run a study through the store.
 
     `until` is the end of the run, one of gprune.pipeline.stages.UNTIL; `anyway` starts even if it cannot
-    fit in memory, as far as arithmetic tells; the listener is told of every stage's progress and may raise
+    fit in memory, as far as arithmetic tells; the listener receives every stage's progress and may raise
     Cancelled. Gives settings, keys, retention, parameters, checkpoint,
     perplexities and seconds, as plain JSON values; fields of stages that were not asked for are absent.
     Raises GpruneError with one sentence that says what is wrong and what to do.
@@ -133,7 +133,7 @@ class _Runner(StageComputer):
         self.owner.record_progress()
 
     def announce(self) -> None:
-        """Record that the run goes on."""
+        """Mark the run as running."""
         self.owner.announce()
 
     def load(self, stage: Stage[Any]) -> Any:

@@ -125,8 +125,8 @@ def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks
         allowed = max(TOLERANCE, shape.group_weights / shape.decoder_weights)
         if abs(reached - problem.retention) > allowed:
             raise PluginError(
-                f"what it keeps weighs {reached:.2%} of the decoder where {problem.retention:.2%} were asked for, and "
-                f"may miss that by {allowed:.2%}: methods are compared at one size"
+                f"its mask keeps {reached:.2%} of the decoder's weights instead of {problem.retention:.2%} (tolerance "
+                f"{allowed:.2%}): methods are compared at the same size"
             )
     return PruningMasks(plugin.name, units.neurons, units.groups, reached, problem.retention)
 

@@ -91,8 +91,8 @@ def require_enough_neurons(neurons: int) -> None:
     """Raise SettingsError if a layer has too few neurons for UMAP."""
     if neurons < FEWEST:
         raise SettingsError(
-            f"UMAP goes by the {NEIGHBOURS} nearest neighbours of a neuron and needs {FEWEST} neurons; this "
-            f"layer has {neurons}: look at its principal components"
+            f"UMAP uses the {NEIGHBOURS} nearest neighbours of a neuron and needs {FEWEST} neurons; this "
+            f"layer has {neurons}: use principal components"
         )
 
 

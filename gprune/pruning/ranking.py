@@ -96,9 +96,9 @@ class _Block:
 
     def displacement(self, first: Array, second: Array) -> Array:
         """Return (groups,) displacements as in `GroupedRanks.displacement`; the inputs are from `_whole_numbers`."""
-        ordered = self._sorted(first.take(self._units))
+        ordered = self._sort(first.take(self._units))
         # the second scores are in the order of the first, so that the low bits are the first rank after sorting
-        second_ordered = self._sorted(second.take(self._units.take(ordered & self._mask)))
+        second_ordered = self._sort(second.take(self._units.take(ordered & self._mask)))
         second_positions = second_ordered & self._mask
         second_positions -= self._numbered
         sums: Array = 2 * np.abs(second_positions, out=second_positions).sum(axis=1)
@@ -108,7 +108,7 @@ class _Block:
             sums[unsure] = np.where(self.real[unsure], np.abs(np.subtract(*ranks)), 0).sum(axis=1)
         return sums
 
-    def _sorted(self, numbers: Array) -> Array:
+    def _sort(self, numbers: Array) -> Array:
         """Return the rows in ascending order; the lowest bits of each number hold its position in the block."""
         numbers &= ~self._mask
         numbers |= self._low

@@ -54,7 +54,7 @@ LEARNED = "scales"
 """kind of the results with scales and biases learned for the masks of a method"""
 
 
-def _fitted(word: str, label: str, about: str, attribute: str, biases: bool) -> Repair:
+def _fitted_repair(word: str, label: str, about: str, attribute: str, biases: bool) -> Repair:
     needs = {"weights": FITTED}
     return Repair(word, word, label, about, attribute, needs, biases, True, 0, "fitted")
 
@@ -73,28 +73,28 @@ REPAIRS: dict[str, Repair] = {
             weights=False,
             version=0,
         ),
-        _fitted(
+        _fitted_repair(
             "affine",
             "affine repair",
             "Each output channel of o_proj and down_proj is scaled and shifted towards what is missing.",
             "rescaled",
             True,
         ),
-        _fitted(
+        _fitted_repair(
             "least_squares",
             "least squares",
             "The kept columns of o_proj and down_proj are fitted to what is missing, layer after layer.",
             "refitted",
             False,
         ),
-        _fitted(
+        _fitted_repair(
             "least_squares_bias",
             "least squares with a bias",
             "The kept columns of o_proj and down_proj and a bias are fitted, layer after layer.",
             "refitted with a bias",
             True,
         ),
-        _fitted(
+        _fitted_repair(
             "least_squares_scales",
             "least squares and learned scales",
             "After least squares, factors of kept units and biases are learned and folded in.",

@@ -129,7 +129,7 @@ class Store:
         return self.root / checksums.DIGEST_FOLDER
 
     def folder(self, stage: str, key: str) -> Path:
-        """Return the folder of a result; StoreError for a name that could leave the cache."""
+        """Return the folder of a result. Raises StoreError for a name that could leave the cache."""
         for name in (stage, key):
             if not _NAME.fullmatch(name):
                 raise StoreError(f"{name!r} is not a name of a stage or result")
@@ -195,7 +195,7 @@ class Store:
         if meta is None:
             raise StoreError(f"no whole result at {folder}: run the study again, finished stages are kept")
         if kind is not None and meta.get("record") != kind.__name__:
-            raise DamagedError(stage, key, f"it is no {kind.__name__}")
+            raise DamagedError(stage, key, f"it is not a {kind.__name__}")
         return meta
 
     def set_aside(self, stage: str, key: str, kind: type | None = None) -> str:
@@ -325,7 +325,7 @@ def _read_array(path: Path, axes: Axes) -> np.ndarray[Any, Any]:
         mode: Any = "r" if path.stat().st_size > LARGEST_IN_MEMORY else None
         array: np.ndarray[Any, Any] = np.load(path, mmap_mode=mode, allow_pickle=False)
     if array.dtype.kind not in axes.kinds:
-        raise ValueError(f"{path.name} is no array of such numbers")
+        raise ValueError(f"{path.name} is not an array of the expected type")
     return array
 
 

@@ -1,7 +1,8 @@
 """Checkpoints of stages that take long, and how a stage resumes where an earlier process stopped.
 
-With the same bits on a CPU. The checkpoint is replaced after every epoch, at least every 60 seconds of steps, and when
-the stage is stopped between two steps. A checkpoint that cannot be written costs one notice, and the work goes on.
+A resumed stage gives the same bits on a CPU. The checkpoint is replaced after every epoch, at least every 60 seconds
+of steps, and when the stage is stopped between two steps. If it cannot be written, a notice says so and the stage
+continues.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class StateFile:
                 metadata, arrays = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}
             about = metadata["about"]
             if _digest(arrays, about) != metadata["sha256"]:
-                raise ValueError("it is not as it was written")
+                raise ValueError("it has changed since it was written")
             values = safe_parsing.json_value(about, "its metadata")
             if values["of"] != [FORM, self.stage, self.key]:
                 raise ValueError("it is of another result or version")
@@ -136,7 +137,7 @@ class Spent:
         """Read `plain` from a checkpoint. Raises ValueError if it is no such list."""
         valid = isinstance(values, list) and len(values) == 3 and {type(number) for number in values} <= {int, float}
         if not valid or not all(math.isfinite(number) and number >= 0 for number in values):
-            raise ValueError("it does not say what it has cost")
+            raise ValueError("it lacks the cost so far")
         return cls(int(values[0]), int(values[1]), float(values[2]))
 
     @property
@@ -186,7 +187,7 @@ class Resumption:
     def resume(self, state: State, spent: Spent) -> Notice:
         """Record that this process resumes at a checkpoint, and return a sentence that says so."""
         self.before, self.began, self._saved = spent, state.step, state.step
-        return Notice(f"goes on at step {state.step + 1} of {state.steps}, where an earlier process was stopped")
+        return Notice(f"resumes at step {state.step + 1} of {state.steps}, where an earlier process was stopped")
 
     @property
     def is_due(self) -> bool:
@@ -202,8 +203,8 @@ class Resumption:
         except StoreError as error:
             if not self._failed:
                 self._failed = True
-                lost = f"stopped now, it would go on at step {self._saved + 1} of {state.steps}"
-                words = f"its state was not saved ({safe_parsing.sentence(error, 200)}); it goes on: {lost}"
+                lost = f"if stopped now, it would resume at step {self._saved + 1} of {state.steps}"
+                words = f"its state was not saved ({safe_parsing.sentence(error, 200)}); the stage continues: {lost}"
                 self._progress(state.step, state.steps, Notice(words))
         else:
             self._saved = state.step
@@ -215,7 +216,7 @@ class Resumption:
         with contextlib.suppress(Cancelled):
             self.save(state)
             if state.step == self._saved:
-                words = f"stopped after step {state.step}: its state is saved, and run again it goes on from there"
+                words = f"stopped after step {state.step}: its state is saved, and the next run resumes there"
                 self._progress(state.step, state.step, Notice(words))
 
     def end(self) -> None:

@@ -132,13 +132,13 @@ def _variants(name: str, label: str, decision: str, *repairs: str) -> list[Metho
     ]
 
 
-def _refitted(name: str, label: str, repair: Literal["affine", "least_squares"], **settings: Any) -> Method:
+def _refitted_method(name: str, label: str, repair: Literal["affine", "least_squares"], **settings: Any) -> Method:
     """Return a method that fits each layer's kept weights to its own inputs on the primary text."""
     fit = OwnRepair(repair, "primary", target="own_inputs", **settings)
     return Method(name, label, name, name, name, repairs=(repair,), fit=fit)
 
 
-def _learned(name: str, label: str, modules: str = "") -> Method:
+def _learned_method(name: str, label: str, modules: str = "") -> Method:
     """Return a control of GPrune with the same training, without RASA and with other modules."""
     return Method(name, label, name, "learned", control=True, modules=modules, adapts=False)
 
@@ -168,15 +168,15 @@ _BUILT_IN = {
         *_variants("flap", "FLAP", "flap", COMPENSATION),
         Method("fang", "FANG", "fang", "fang", "fang"),
         *_variants("fang", "FANG", "fang"),
-        _refitted("osscar", "OSSCAR", "least_squares", damping=0.01, whole=True),
-        _refitted("slimllm", "SlimLLM", "affine", damping=0.0),
+        _refitted_method("osscar", "OSSCAR", "least_squares", damping=0.01, whole=True),
+        _refitted_method("slimllm", "SlimLLM", "affine", damping=0.0),
         _uniform("flap", "FLAP"),
         # Wanda-sp without its layer-by-layer pass already has one ratio in every layer
         _uniform("wanda_sp", "Wanda-sp", same_as="wanda_sp_dense"),
-        _learned("msl_layers", "MSL, one module a layer", "layers"),
-        _learned("msl_random", "MSL, random modules", "random"),
-        _learned("msl_shuffled", "MSL, shuffled modules", "shuffled"),
-        _learned("gprune_no_rasa", "GPrune, no RASA"),
+        _learned_method("msl_layers", "MSL, one module a layer", "layers"),
+        _learned_method("msl_random", "MSL, random modules", "random"),
+        _learned_method("msl_shuffled", "MSL, shuffled modules", "shuffled"),
+        _learned_method("gprune_no_rasa", "GPrune, no RASA"),
         Method(RECOMMENDED, "Recommended recipe", RECOMMENDED, "chosen"),
     )
 }

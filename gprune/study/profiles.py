@@ -19,8 +19,8 @@ NAMES = ("paper", "recommended")
 PROPOSED = NAMES[0]
 """default profile of a new study"""
 PROPOSAL = (
-    "The paper’s are proposed: what it claims is claimed for them, and the recommended ones were chosen on "
-    "one small model; what those bring on others stands in Compare, view Fair study."
+    "The default is the paper’s settings, because its claims are for them. The recommended settings were chosen on "
+    "one small model; Compare, view Fair study, shows their effect on others."
 )
 """explanation of the default for users"""
 
@@ -39,11 +39,11 @@ class Profile:
 def profile(name: str) -> Profile:
     """Return the profile with one of NAMES."""
     if name == NAMES[0]:
-        return Profile((), "What the paper states; what it leaves open carries this project's defaults.")
+        return Profile((), "The settings that the paper states, and this project's defaults for the others.")
     values = safe_parsing.json_file(Path(__file__).with_name("recommended.json"), "the recommended profile")
     why = (
-        f"The best of {values['configurations']} configurations searched on {values['model']}, which no result is "
-        f"reported on: perplexity there {-values['gain']['perplexity']:.1%} lower than under the paper's settings."
+        f"The best of {values['configurations']} configurations searched on {values['model']}, a model used for no "
+        f"other result: perplexity there is {-values['gain']['perplexity']:.1%} lower than under the paper's settings."
     )
     return Profile(tuple(values["settings"].items()), why)
 
@@ -57,13 +57,13 @@ def recipe() -> str:
     labels = [METHODS[name].label for name in ChoiceSettings().masks]
     words = (
         f"Recommended recipe, a method of its own: it tries the masks of {join_words(labels)} with several "
-        "repairs and takes what is best on held-out text."
+        "repairs and keeps the best pair on held-out text."
     )
     evidence = _evidence()
     return (
-        f"{words} On {join_words(evidence['models'])}, which its weights were chosen on, it had "
-        f"{evidence['to GPrune']:.2f} of GPrune’s perplexity on unseen text and "
-        f"{evidence['to the best unrepaired']:.2f} of the best masks’ without repair ({evidence['cases']} cases)."
+        f"{words} On {join_words(evidence['models'])}, on which its weights were chosen, its perplexity on unseen "
+        f"text is {evidence['to GPrune']:.2f}× GPrune’s and {evidence['to the best unrepaired']:.2f}× that of the "
+        f"best masks without repair ({evidence['cases']} cases)."
     )
 
 

@@ -524,13 +524,13 @@ class ChoiceSettings(Form):
             f"repairs as kind:texts, of the kinds {', '.join(_KINDS)} and the texts {', '.join(_TEXTS)}",
             _words,
         ),
-        Rule("repairs of which each stands once", lambda words: len(set(words)) == len(words)),
+        Rule("repairs without duplicates", lambda words: len(set(words)) == len(words)),
     ] = ("least_squares_bias:both", "least_squares:both_and_sampled", f"{TRIED_SCALED}:both_and_sampled")
     """candidate repairs besides none and the method's own, as kind:texts (repair.kind, repair.texts); the recommended
     recipe tries repairs with scales, which need training, for the first masks only"""
     masks: Annotated[
         Several[Text],
-        Rule("methods of which each stands once", lambda names: bool(names) and len(set(names)) == len(names)),
+        Rule("methods without duplicates", lambda names: bool(names) and len(set(names)) == len(names)),
     ] = ("gprune", "gates", "flap", "wanda_sp_uniform")
     """methods of the candidate masks of the recommended recipe; the first masks without repair are the reference"""
 

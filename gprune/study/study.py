@@ -207,8 +207,8 @@ class Study(Form):
         names = [name for name in self.involved if self.sparsity.equal and not METHODS[name].levels]
         if names:
             raise SettingsError(
-                f"sparsity.widths equal keeps as many units in every layer, and {METHODS[names[0]].label} "
-                "decides by itself how many each keeps: leave it out, or sparsity.widths free"
+                f"sparsity.widths equal keeps the same number of units in every layer, but {METHODS[names[0]].label} "
+                "chooses the numbers itself: leave it out, or sparsity.widths free"
             )
 
     @property

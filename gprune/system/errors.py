@@ -64,10 +64,10 @@ class DamagedError(StoreError):
     """A result in the cache is not what was written there."""
 
     def __init__(self, stage: str, key: str, fault: str) -> None:
-        """Says which result it is, its fault as the end of a sentence, and what makes it whole again."""
+        """Name the damaged result and its fault, which ends a sentence, and the remedy."""
         super().__init__(
-            f"no whole result: {stage}/{key} is damaged ({fault}): run the study again, "
-            "it is made anew and finished stages are kept"
+            f"no whole result: {stage}/{key} is damaged ({fault}): run the study again "
+            "to recompute it, finished stages are kept"
         )
         self.fault = fault
 

@@ -163,7 +163,7 @@ class LooseForm(Form):
 
 
 def validate_form(form: type[T]) -> type[T]:
-    """Validate a form where Python constructs it, too; SettingsError with a sentence for every wrong field."""
+    """Validate a form that Python constructs. Raises SettingsError with a sentence per invalid field."""
     kind: Any = form
     plain = kind.__init__
     signature = inspect.signature(plain)

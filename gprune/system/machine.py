@@ -83,7 +83,7 @@ def release_free_memory() -> None:
 def peak_memory() -> int:
     """Return the largest number of bytes that this process has held.
 
-    The usage of resources says more where the process came from a larger one, with whose size it begins.
+    VmHWM of Linux counts this program only; `getrusage` also includes the process that it was forked from.
     """
     for size in _values(Path("/proc/self/status"), "VmHWM"):
         return 1024 * int(size.removesuffix("kB"))

@@ -1,7 +1,7 @@
 """Progress of long work, reported to a listener.
 
 A stage calls ``on_progress(done, total, message)``; the listener draws a bar, appends to a job's file, or
-raises ``Cancelled`` to stop the work at that point. What a message is beside its words, its class says.
+raises ``Cancelled`` to stop the work at that point. The class of a message tells its kind.
 """
 
 from collections.abc import Callable

@@ -84,7 +84,7 @@ def json_value(data: bytes | str, subject: str, *, finite: bool = True) -> Any:
 
 
 def _refuse_constant(name: str) -> float:
-    raise UnreadableError(f"holds {name}, which is no finite number: give one")
+    raise UnreadableError(f"holds {name}, which is not a finite number")
 
 
 def json_object(data: bytes | str, subject: str, *, finite: bool = True) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def contents(path: Path, subject: str, *, pipe: bool = False) -> bytes:
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not (pipe and (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode))):
-            raise UnreadableError(f"{subject} is no ordinary file: give a file")
+            raise UnreadableError(f"{subject} is not a regular file")
         return path.read_bytes()
     except (FileNotFoundError, UnreadableError):
         raise
@@ -141,7 +141,7 @@ def inside(folder: Path, name: Any, subject: str) -> Path:
     Raises UnreadableError if the name leads outside the folder.
     """
     if not isinstance(name, str) or not name or Path(name).is_absolute():
-        raise UnreadableError(f"{subject} names {quote(name)}, which is no file inside {quote(str(folder))}")
+        raise UnreadableError(f"{subject} names {quote(name)}, which is not a file inside {quote(str(folder))}")
     target = folder / path(name, subject)
     try:
         real, home = target.resolve(), folder.resolve()

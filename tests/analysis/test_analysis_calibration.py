@@ -46,12 +46,12 @@ def test_token_distance_runs_from_none_to_one_and_the_texts_side_by_side():
     assert table.loc["A", ["sequences", "tokens each", "tokens", "available"]].tolist() == [2, 4, 8, 9]
     assert table["distinct tokens"].tolist() == [4, 1]
     assert table["% of vocabulary"].tolist() == [50, 12.5]
-    assert table["% in 10 most frequent"].tolist() == [100, 100]
+    assert table["% in 10 most frequent tokens"].tolist() == [100, 100]
     assert table.loc["A", "% of distinct also in B"] == 25 and table.loc["B", "% of distinct also in A"] == 100
     assert math.isnan(table.loc["A", "% of distinct also in A"])
     assert table.loc["A", "content"] == "01234567"
     table = calibration.text_table({"A": a_text([list(range(40))])})
-    assert table["% in 10 most frequent"].tolist() == [25]
+    assert table["% in 10 most frequent tokens"].tolist() == [25]
     assert math.isnan(table["% of vocabulary"][0])
 
 

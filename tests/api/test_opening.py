@@ -75,10 +75,10 @@ def test_bad_arguments_are_refused_with_the_value_and_what_there_is(run):
         (lambda: run.figure("movers", selected=(0, None, 99)), "this run has no neuron 99"),
         (lambda: run.adapt(drift_quantile=2), "reliability.drift_quantile must be"),
         (lambda: run.study.with_settings({5: 1}), "a study has no field 5"),
-        (lambda: gprune.run(3), "a study is a gprune.Study"),
+        (lambda: gprune.run(3), "a study must be a gprune.Study"),
         (lambda: gprune.run("demo", until="tea"), "until must be one of drift"),
-        (lambda: gprune.open(5), "the run is a name or a folder (got 5)"),
-        (lambda: gprune.runs(cache=b"x"), "the cache is a name or a folder (got b'x')"),
+        (lambda: gprune.open(5), "the run must be a name or a folder (got 5)"),
+        (lambda: gprune.runs(cache=b"x"), "the cache must be a name or a folder (got b'x')"),
         (lambda: gprune.scores(dense, ["word"], "mass"), "metric must be one of flap, wanda_sp"),
         (lambda: prune(dense, run.drift), "masks need the columns"),
         (lambda: prune(dense, masks[1:]), "list each of 2 × 27 neurons once"),
@@ -194,7 +194,7 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run, tmp_path)
             (lambda: measured(windows=1.5), "windows must be a whole number (got 1.5)"),
             (
                 lambda: measured(model=nn.Linear(2, 2)),
-                "a model is a causal language model of transformers (got Linear)",
+                "the model must be a causal language model of transformers (got Linear)",
             ),
         ]
     )

@@ -48,5 +48,5 @@ def test_damage_is_told_on_the_page_and_left_where_it_is(cache, name):
         app = open_page("drift")
         message = "\n".join(item.value for item in app.error)
     assert "magnitude.npy does not hold what was written" in message.replace("\\", "")
-    assert "run the study again, it is made anew and finished stages are kept" in message
+    assert "run the study again to recompute it, finished stages are kept" in message
     assert tried == [] and path.exists() and words(app)

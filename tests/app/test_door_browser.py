@@ -70,7 +70,7 @@ def test_a_deep_link_survives_the_token_and_the_address_is_clean(visit):
     assert page.url == expected and loaded == []
     page.keyboard.type("an old one")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("not that of this server")
+    expect(page.get_by_role("alert")).to_contain_text("not valid")
     assert page.url == expected and loaded == []
     page.keyboard.type(server.token)
     page.keyboard.press("Enter")
@@ -155,9 +155,9 @@ def test_two_servers_know_their_visitors_apart_and_a_new_start_says_so(visit, tm
             item.locator(PLOT).first.wait_for()
         port = second.address.rpartition(":")[2]
     with served(tmp_path, "--port", port):
-        expect(other.get_by_text("The server was started anew")).to_be_visible(timeout=PATIENCE)
+        expect(other.get_by_text("The server has restarted")).to_be_visible(timeout=PATIENCE)
         other.reload()
-        expect(other.get_by_role("alert")).to_contain_text("not that of this server")
+        expect(other.get_by_role("alert")).to_contain_text("not valid")
         page.reload()
         page.locator(PLOT).first.wait_for()
 

@@ -64,7 +64,7 @@ def test_a_model_without_an_estimate_or_of_random_weights_is_foreseen_as_far_as_
     app = form("random:../../x")
     assert not app.exception and app.button(key="launch_start").disabled
     (error,) = app.error
-    assert "no model with random weights" in error.value
+    assert "not a model with random weights" in error.value
 
 
 def test_text_in_a_style_ends_neither_string_nor_style():

@@ -131,7 +131,7 @@ def test_the_command_writes_what_the_page_and_python_write(run, tmp_path, capsys
     assert "drift               Drift: " in capsys.readouterr().out
     for words, sentence in (
         ([run.name], "a report needs a run and a file"),
-        ([run.name, "-o", str(tmp_path / "a.txt")], "give a name that ends in .html (got 'a.txt')"),
+        ([run.name, "-o", str(tmp_path / "a.txt")], "must end in .html (got 'a.txt')"),
         (["no-run", "-o", str(file)], "there is no run 'no-run'"),
         ([run.name, "-o", str(tmp_path / "missing" / "a.html")], "cannot be written"),
     ):

@@ -189,7 +189,7 @@ def test_a_typed_text_is_read_and_shown_as_text(visit):
     expect(page.get_by_text("Sampled at temperature 0.8 with seed 0")).to_be_visible()
     panels = page.locator(".lens-tokens")
     expect(panels).to_have_count(2)
-    expect(page.get_by_role("heading", name="Beside the dense model")).to_be_visible()
+    expect(page.get_by_role("heading", name="Compared with the dense model")).to_be_visible()
     expect(page.get_by_text("Context length reached")).to_be_visible()
     visible = panels.first.locator(".passage")
     expect(visible).to_contain_text("<img·src=x·onerror=alert(1)>")

@@ -72,7 +72,7 @@ def test_examples_stand_before_each_question_and_are_other_questions(demo, data,
     again = questions("boolq", EvaluationSettings(task_folder=str(data), few_shot=2))
     assert [again.question_at(n) for n in range(6)] == [visible.questions.question_at(n) for n in range(6)]
     write_rows(tmp_path / "boolq.jsonl", [row("boolq", 0)])
-    with pytest.raises(CorpusError, match="has 1 rows, too few for 2 examples beside each question"):
+    with pytest.raises(CorpusError, match="has 1 rows, too few for 2 few-shot examples per question"):
         measure(demo, "boolq", task_folder=str(tmp_path), few_shot=2)
 
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_run_is_refused_in_one_sentence(data, demo):
     for task in ("humaneval", "mbpp"):
         with pytest.raises(SettingsError, match=f"the task '{task}' executes code that the model writes"):
             resolve(task, EvaluationSettings())
-    with pytest.raises(SettingsError, match="'mmlu' is a group of lm-eval, whose rows are those of its tasks"):
+    with pytest.raises(SettingsError, match="'mmlu' is a group of lm-eval without rows of its own"):
         resolve("mmlu", EvaluationSettings(task_folder=str(data)))
     tiny = load("demo")
     tiny.model.config.max_position_embeddings = 128
@@ -205,7 +205,7 @@ def test_a_group_is_measured_as_lm_eval_does_and_a_collection_is_named(demo, dat
     hits = [changed_answers.choices(each.answers, changed_answers.ACC).hit for each in (result, *parts)]
     assert hits[0].tolist() == [*hits[1], *hits[2]] and result.accuracy.samples == 12
     assert result.accuracy.acc_error == pytest.approx(np.std(hits[0], ddof=1) / math.sqrt(12))
-    with pytest.raises(SettingsError, match="'loose' is a collection of lm-eval's tasks without a figure of its own"):
+    with pytest.raises(SettingsError, match="'loose' is a collection of lm-eval's tasks without a score of its own"):
         measure(demo, "loose")
 
 

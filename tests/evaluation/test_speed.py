@@ -51,7 +51,7 @@ class Clock:
 
 
 def test_medians_ratios_and_spreads_are_those_of_the_clock():
-    """Ratios are to the first model in the same repetitions, and the first reports those of all its turns."""
+    """Ratios are relative to the first model in the same repetitions, and the first reports those of all its turns."""
     # prefill and decode of A, then of the other; the machine is slower when C's turn comes
     rounds = np.array([WARM_UP, [1.0, 2.0, 0.5, 1.0], [2.0, 4.0, 0.5, 1.0], [4.0, 8.0, 4.0, 2.0]])
     rounds = np.concatenate([rounds, [WARM_UP, *[[3.0, 12.0, 1.0, 3.0]] * 3]])
@@ -178,7 +178,9 @@ def test_too_little_memory_names_batch_and_prompt(error):
     model.lm_head.register_forward_pre_hook(lambda *_: raise_error(error))
     with pytest.raises(SettingsError, match=message):
         measure(loaders(A=model), SETTINGS)
-    with pytest.raises(SettingsError, match="A does not fit in the memory of cpu beside the model that .* batch 2"):
+    with pytest.raises(
+        SettingsError, match="A does not fit in the memory of cpu in addition to the reference model .* batch 2"
+    ):
         measure(loaders(B=pruned(), A=model), SETTINGS)
 
 

@@ -113,7 +113,7 @@ def test_a_real_run_saves_and_is_interrupted_continued_and_cancelled(tmp_path):
         record = runs.read(store, run_name(long.study)) or {}
         assert (record["state"], runs.current_state(long.cache, record), record["owner"]) == (state, state, None)
         assert "Traceback" not in log
-        assert (f"goes on at step {step + 1} of 20000" in log) == (turn > 0)
+        assert (f"resumes at step {step + 1} of 20000" in log) == (turn > 0)
         assert f"stopped after step {long.step()}: its state is saved" in log
         assert long.step() > step
         step = long.step()

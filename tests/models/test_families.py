@@ -202,7 +202,7 @@ def test_what_a_wrapper_leaves_out_is_what_its_own_configuration_has(family):
     assert shape_of({"model_type": family, "text_config": sizes}).neurons == 13
     # the first ones of some have the values of the language model beside those of the whole
     assert shape_of({"model_type": family, **sizes}).hidden == 32
-    assert "by what it does on text" in layout.note and "text alone" in layout.pruned
+    assert "calibrated on text" in layout.note and "text alone" in layout.pruned
 
 
 @torch.no_grad()

@@ -74,7 +74,7 @@ def test_a_model_is_fetched_once_without_pickles(small):
 def test_half_a_model_is_called_so_and_completed_where_there_is_a_network(cache, monkeypatch):
     halved(cache)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    words = r"is only half on this machine \(it lacks 1 of 2 weight files, the first is 'model-00002-of-00002"
+    words = r"is incomplete on this machine \(it lacks 1 of 2 weight files, the first is 'model-00002-of-00002"
     for download, reason in (
         (False, "has not been"),
         (True, r"cannot be reached \(no network: HF_HUB_OFFLINE is set\)"),

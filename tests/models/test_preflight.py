@@ -135,11 +135,11 @@ REFUSED = {
     ),
     "experts": (
         config(experts_implementation="grouped_mm"),
-        "experts_implementation of the model .* is 'grouped_mm', but it has no experts: take it out",
+        "experts_implementation of the model .* is 'grouped_mm', but it has no experts: remove it",
     ),
     "compilation": (
         generation(compile_config={"mode": "max-autotune"}),
-        "compile_config in generation_config.json of the model .* cannot be read by transformers: take it out",
+        "compile_config in generation_config.json of the model .* cannot be read by transformers: remove it",
     ),
     "tokenizer of BERT": (
         tokenizer_class("BertTokenizerFast"),
@@ -148,7 +148,7 @@ REFUSED = {
     "tokenizer of Gemma": (tokenizer_class("GemmaTokenizer"), 'as GemmaTokenizer, which needs "<unk>'),
     "private attention": (
         config(_attn_implementation="flash_attention_2"),
-        "insists on flash_attention_2: call the field attn_implementation",
+        "requires flash_attention_2: call the field attn_implementation",
     ),
     "gguf": (
         other_files("model-Q4_K_M.gguf"),
@@ -171,7 +171,7 @@ REFUSED = {
     "adapter": (replace_by_adapter, r"is a PEFT adapter of owner/base: merge it first \(`merge_and_unload`\) or name"),
     "adapter beside a model": (add_adapter, "is a PEFT adapter of owner/base"),
     "pad token": (config(pad_token_id=320), "pad_token_id in .* is 320, but it has 320 emb"),
-    "pad token of another type": (config(pad_token_id="2"), "is '2', which is no whole number"),
+    "pad token of another type": (config(pad_token_id="2"), "is '2', which is not an integer"),
     "end beyond": (
         config(eos_token_id=[1, 400]),
         "eos_token_id in config.json of the model .* is 400, but it has 320 embeddings: set it to null",

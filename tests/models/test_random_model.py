@@ -62,7 +62,7 @@ def test_weights_are_made_alike_and_nobodys_random_numbers_change(folder):
     read = functools.partial(loading.read_weights, sources.SHAPES_FOLDER / "tiny", torch.device("cpu"))
     kinds = {name: read(name, False, False) for name in loading.DTYPES}
     assert {name: str(item.dtype) for name, item in kinds.items()} == {n: f"torch.{n}" for n in loading.DTYPES}
-    with pytest.raises(ModelError, match="random:tiny has no files of weights .*: leave offload out"):
+    with pytest.raises(ModelError, match="random:tiny has no weight files .*: switch offload off"):
         loading.load("random:tiny", "cpu", offload=True)
 
 
@@ -135,18 +135,18 @@ def test_a_study_is_read_for_the_device_that_makes_its_model(monkeypatch):
     second = inputs.read_inputs(synthetic_run.a_study(model=LLAMA, device="cuda:1"))
     assert second.model == identity.fingerprint(LLAMA, card="NVIDIA A10")
     assert inputs.read_inputs(synthetic_run.a_study(model=LLAMA, device="cpu")) == on_cpu
-    with pytest.raises(ModelError, match="random:llama2-7b has no files of weights .*: leave offload out"):
+    with pytest.raises(ModelError, match="random:llama2-7b has no weight files .*: switch offload off"):
         inputs.read_inputs(synthetic_run.a_study(model=LLAMA, offload=True))
 
 
 NO_DEPTH = ["", "layers=", "layers=0", "layers=-1", "layers=02", "layers=513", "layers=two", "layers=2.0"]
 NO_DEPTH += ["layer=2", "layers=99999999", "layers=2#layers=3"]
 REFUSED = {
-    "": "'random:' is no model with random weights: after random: comes one of llama2-7b, ",
-    "../../x": "'random:../../x' is no model with random weights",
-    "owner/name": "'random:owner/name' is no model with random weights",
-    "gpt9@0.5": "'random:gpt9@0.5' is no model with random weights",
-    "llama2-7b@0.5": "only `speed` takes: a study has one of its own, give random:llama2-7b$",
+    "": "'random:' is not a model with random weights: after random: give one of llama2-7b, ",
+    "../../x": "'random:../../x' is not a model with random weights",
+    "owner/name": "'random:owner/name' is not a model with random weights",
+    "gpt9@0.5": "'random:gpt9@0.5' is not a model with random weights",
+    "llama2-7b@0.5": "only `speed` accepts. A study has its own: give random:llama2-7b$",
     **{f"llama2-7b#{depth}": "names no depth: after # comes layers=N, with N from 1 to 512" for depth in NO_DEPTH},
 }
 

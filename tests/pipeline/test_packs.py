@@ -244,7 +244,7 @@ def test_names_that_no_pack_has(tmp_path, draft, name):
     info = zipfile.ZipInfo("x")
     info.filename = name
     draft.more.append((info, b"x"))
-    refused(draft.write(tmp_path / "a.zip"), "the pack contains .* which is no file of a run")
+    refused(draft.write(tmp_path / "a.zip"), "the pack contains .* which is not a file of a run")
 
 
 def test_files_that_are_missing_or_there_twice(tmp_path, draft):

@@ -187,5 +187,5 @@ def test_equal_widths_of_every_method_that_can_keep_them(workshop, finished):
         masks = store.get("masks", result["keys"][f"masks_{METHODS[name].masks}"], PruningMasks)
         assert set(masks.ffn.sum(axis=1)) == {neurons} and set(masks.heads.sum(axis=1)) == {groups}, name
     for name in ("llm_pruner", "slimllm"):
-        with pytest.raises(SettingsError, match="sparsity.widths equal keeps as many units"):
+        with pytest.raises(SettingsError, match="sparsity.widths equal keeps the same number of units"):
             study_of(workshop, methods=["dense", name], sparsity={"widths": "equal"})

@@ -91,7 +91,7 @@ def test_a_halved_batch_is_said_in_log_and_record(study, tmp_path, capfd, monkey
     assert f"statistics_primary: {words}" in log.replace("\n", " ")
     record = runs.read(store, run_name(study))
     [notice, *_] = record["stages"]["statistics_primary"]["notices"]
-    assert words in notice and "changes no result" in notice
+    assert words in notice and "does not change results" in notice
     assert "notices" not in record["stages"]["drift"]
     # whoever takes the result over sees how it was made
     again = Store(store.root)
@@ -104,7 +104,7 @@ def test_memory_that_runs_out_anywhere_else_is_one_sentence(study, monkeypatch, 
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9437184 bytes")
 
     monkeypatch.setattr(Decoder, "weight_norms", refuse)
-    expected = r"^weight norms: memory ran out \(9.0 MiB more were asked for, .* are free on cpu\): use dtype"
+    expected = r"^weight norms: memory ran out \(9.0 MiB more were requested, .* are free on cpu\): use dtype"
     with pytest.raises(SettingsError, match=expected):
         pipeline.run(study, Store(tmp_path / "cache"), silent, "drift")
 

@@ -123,12 +123,12 @@ def test_killed_it_goes_on_from_the_last_state(home, study, before_learning):
     pipeline.run(study, before_learning, log, "masks")
     assert_undisturbed(before_learning, home, study)
     assert log.steps == list(range(left + 1, STEPS + 1))
-    assert log.says(f"goes on at step {left + 1} of {STEPS}")
+    assert log.says(f"resumes at step {left + 1} of {STEPS}")
     entry, full = (
         record_of(store, study)["stages"]["learning"] for store in (before_learning, Store(home / "undisturbed"))
     )
     assert entry["passes"]["backward"] == full["passes"]["backward"]
-    assert any("goes on" in notice for notice in entry["notices"])
+    assert any("resumes at" in notice for notice in entry["notices"])
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_stopped_it_loses_no_step_and_says_how(home, study, before_learning, err
     pipeline.run(study, before_learning, log := Log(), "masks")
     assert_undisturbed(before_learning, home, study)
     assert log.steps[0] == 8
-    resumed = [message.split(",")[0] for message in log.says("goes on")]
-    assert resumed == [f"goes on at step {step} of {STEPS}" for step in (5, 8)]
+    resumed = [message.split(",")[0] for message in log.says("resumes at")]
+    assert resumed == [f"resumes at step {step} of {STEPS}" for step in (5, 8)]
 
 
 def full_after(monkeypatch, count):
@@ -174,7 +174,7 @@ def test_a_full_disk_costs_one_notice(home, study, before_learning, monkeypatch,
     assert len(refused) == 2 - count
     assert_undisturbed(before_learning, home, study)
     (notice,) = log.says("was not saved")
-    assert "is full: free some space" in notice and f"would go on at step {4 * count + 1} of {STEPS}" in notice
+    assert "is full: free some space" in notice and f"would resume at step {4 * count + 1} of {STEPS}" in notice
     assert record_of(before_learning, study)["stages"]["learning"]["notices"] == [notice]
 
 

@@ -149,7 +149,7 @@ DECISIONS = {
     "numbers": (lambda p: Kept(even(p).neurons * 1.0, even(p).groups), "must be bool of shape .*got float64"),
     "one layer": (lambda p: Kept(even(p).neurons[0], even(p).groups), r"must be bool of shape \(4, 96\)"),
     "a layer without": (emptied, "Kept.neurons keeps nothing in layer 0"),
-    "everything": (lambda p: Kept(even(p).neurons | True, even(p).groups), "asked for.*compared at one size"),
+    "everything": (lambda p: Kept(even(p).neurons | True, even(p).groups), "instead of.*compared at the same size"),
     "by place": (first, "may not depend on a neuron's place, unless the method draws"),
     "unseeded": (lambda p: random_scores(p, np.random.default_rng()), "decides differently.*problem.seed"),
     "raises": (lambda p: p.model.config, "failed in decide .AttributeError"),

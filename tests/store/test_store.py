@@ -50,7 +50,7 @@ def test_what_is_put_comes_back_equal_and_read_only(store):
     assert back.ffn.dtype == bool and back.retention == 0.5123
     store.put("tokens", KEY, tokens())
     assert store.has("tokens", KEY, Tokens) and not store.has("tokens", KEY, PruningMasks)
-    with pytest.raises(StoreError, match="it is no PruningMasks"):
+    with pytest.raises(StoreError, match="it is not a PruningMasks"):
         store.get("tokens", KEY, PruningMasks)
 
 
@@ -67,7 +67,7 @@ def test_what_is_put_comes_back_equal_and_read_only(store):
 def test_a_damaged_result_counts_as_absent_and_is_replaced(store, file, damage):
     store.put("tokens", KEY, tokens())
     damage(store.folder("tokens", KEY) / file)
-    with pytest.raises(DamagedError, match=f"{KEY} is damaged .*: run the study again, it is made anew"):
+    with pytest.raises(DamagedError, match=f"{KEY} is damaged .*: run the study again to recompute it"):
         store.get("tokens", KEY, Tokens)
     store.put("tokens", KEY, tokens(5))
     assert store.get("tokens", KEY, Tokens).ids.shape == (5, 4)
@@ -84,7 +84,7 @@ def test_large_arrays_are_read_as_maps_and_small_ones_into_memory(store):
 @pytest.mark.parametrize("values", [np.zeros((3, 4)), np.array([["a"]])])
 def test_an_array_of_other_numbers_is_no_record(store, values):
     store.put("tokens", KEY, Tokens("a text", "f", values, 9))
-    with pytest.raises(DamagedError, match=r"ids.npy is no array of such numbers"):
+    with pytest.raises(DamagedError, match=r"ids.npy is not an array of the expected type"):
         store.get("tokens", KEY, Tokens)
 
 

@@ -50,6 +50,6 @@ def test_the_launch_form_claims_what_was_measured(tmp_path, monkeypatch):
     profiles.RECIPE.write_text(json.dumps(evidence), encoding="utf-8")
     profiles.recipe.cache_clear()
     assert "the masks of GPrune, Gates, FLAP and Wanda-sp, one ratio with several repairs" in profiles.recipe()
-    assert "On small and tiny" in profiles.recipe() and "0.75 of GPrune" in profiles.recipe()
-    assert "0.82 of the best masks’ without repair (6 cases)" in profiles.recipe()
+    assert "On small and tiny" in profiles.recipe() and "0.75× GPrune" in profiles.recipe()
+    assert "0.82× that of the best masks without repair (6 cases)" in profiles.recipe()
     profiles.recipe.cache_clear()

@@ -68,7 +68,7 @@ def measure(results: Results, run: str = "", described: dict[str, str] | None = 
 
     Raises StoreError if no text is measured yet or a result is damaged.
     """
-    texts = [_measured(results, role) for role in measurable(results)]
+    texts = [_measure_text(results, role) for role in measurable(results)]
     if not texts:
         raise StoreError(
             f"the run {run!r} has measured none of its texts yet: run the study first, at least until drift"
@@ -84,7 +84,7 @@ def scored_by(study: Study) -> str:
     return study.metric if study.metric in scoring.METRICS else "flap"
 
 
-def _measured(results: Results, role: str) -> _Measured:
+def _measure_text(results: Results, role: str) -> _Measured:
     study, shape, norms = results.graph.study, results.get(stages.shape), results.get(stages.norms)
     statistics, metric = results.get(stages.statistics, role), scored_by(study)
     # the released recursion is not defined on a subset of a text, so the plain variance is used
@@ -186,11 +186,11 @@ def _against(study: Study, text: _Measured, other_text: _Measured, entries: int 
         jaccard_sampling=resampling.jaccard(share, changed_sampling),
         jaccard_halves=decisions.count_shared(*text.halves, decisions.NEURONS).jaccard,
         jaccard_across=decisions.count_shared(text.halves[0], other_text.halves[0], decisions.NEURONS).jaccard,
-        **_shared(text.tokens, other_text.tokens, entries),
+        **_shared_tokens(text.tokens, other_text.tokens, entries),
     )
 
 
-def _shared(first: Tokens | None, second: Tokens | None, entries: int | None) -> dict[str, Any]:
+def _shared_tokens(first: Tokens | None, second: Tokens | None, entries: int | None) -> dict[str, Any]:
     """Return the token distance and overlap of two texts, or NaN if tokens are not available."""
     run = corpus_relation.run_length(entries or _VOCABULARY)
     if first is None or second is None:

@@ -112,7 +112,7 @@ def save(card: TextCard, path: Path, share: float = DEFAULT_SHARE) -> None:
     """
     form = path.suffix.lower()
     if form not in FORMS:
-        raise SettingsError(f"a card is written as one of {', '.join(FORMS)} (got {path.name!r})")
+        raise SettingsError(f"the file name must end in one of {', '.join(FORMS)} (got {path.name!r})")
     content = {".html": page, ".json": as_json}[form](card, share)
     try:
         # a name may contain half a surrogate pair, which cannot be encoded

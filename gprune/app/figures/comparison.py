@@ -192,12 +192,12 @@ def compare(
     rows = [row for row in rows if row.method in methods] if methods else rows
     groups = analysis.seed_groups({run.name: run.study for run in chosen})
     joined = together and analysis.has_several_seeds(groups)
-    every = analysis.lines(rows, groups if joined else None)
-    results = _distinct_models(every)
+    all_lines = analysis.lines(rows, groups if joined else None)
+    results = _distinct_models(all_lines)
     options, default = baseline_options(results, chosen[0].study.metric)
     require_choice("pinned", pinned or default, tuple(options))
     return Comparison(
-        chosen, rows, results, frozenset(result.name for result in every) - {result.name for result in results},
+        chosen, rows, results, frozenset(result.name for result in all_lines) - {result.name for result in results},
         _names(results, chosen), options[pinned or default],
         {"methods": tuple(methods), "together": together, "pinned": pinned if pinned != default else ""},
         {run.name: story.holdout_statuses(run) for run in chosen},
@@ -205,7 +205,7 @@ def compare(
 
 
 def measured_rows(chosen: list[Run]) -> list[Row]:
-    """Return every method of some runs, also those that could not run; MissingResultError without a perplexity."""
+    """Return every method of some runs, also those that failed. Raises MissingResultError without a perplexity."""
     rows = analysis.rows([cell for run in chosen for cell in derived_cache.measurements(run)])
     if not rows:
         raise MissingResultError("the perplexity of any method")
@@ -383,7 +383,7 @@ def order_rows(figure: go.Figure, names: list[str]) -> go.Figure:
 def similar_runs(run: Run, runs: Iterable[Run]) -> list[Run]:
     """Return the complete runs of the same dense model and precision that have a perplexity, timed ones first."""
     inputs = run.graph.inputs
-    known = [
+    candidates = [
         other
         for other in runs
         if (other.name == run.name or (other.complete and not other.about.hidden))
@@ -391,7 +391,7 @@ def similar_runs(run: Run, runs: Iterable[Run]) -> list[Run]:
         and _has_perplexity(other)
     ]
     # of equal models the first is shown, and only a timed one has a cost in time
-    return sorted(known[:MOST_RUNS], key=lambda other: other.study.evaluation.speed == "none") or [run]
+    return sorted(candidates[:MOST_RUNS], key=lambda other: other.study.evaluation.speed == "none") or [run]
 
 
 def _has_perplexity(run: Run) -> bool:
@@ -649,11 +649,11 @@ def plot_recovery(models: list[recovered_models.Recovered], dense: float | None,
 @panel("choice", "cp_choice", "Candidates tried")
 def choice(run: Run) -> Panel:
     """The candidates among which a repair, or masks and repair, were chosen, each by its number."""
-    made = find_choices(run)
-    if not made:
+    choices_by_method = find_choices(run)
+    if not choices_by_method:
         raise MethodError("this run chooses nothing by measurement, or has not reached that stage")
-    candidates = choices.candidates_of(made, lambda word: stages.describe_candidate(run.graph, word))
-    first = next(iter(made.values()))
+    candidates = choices.candidates_of(choices_by_method, lambda word: stages.describe_candidate(run.graph, word))
+    first = next(iter(choices_by_method.values()))
     best = [f"{METHODS[candidate.method].label}: {candidate.repair}" for candidate in candidates if candidate.chosen]
     recipe = next((candidate for candidate in candidates if candidate.chosen and candidate.method == RECOMMENDED), None)
     if recipe is not None:
@@ -673,9 +673,9 @@ def choice(run: Run) -> Panel:
 
 def find_choices(run: Run) -> dict[str, Choice]:
     """Return what was chosen in a run, by method; of methods with equal masks the first."""
-    known = {name: stages.find_choice(run.results, name) for name in run.study.methods}
-    masks = {METHODS[name].masks: name for name in reversed(known)}
-    return {name: made for name, made in known.items() if made is not None and masks[METHODS[name].masks] == name}
+    by_method = {name: stages.find_choice(run.results, name) for name in run.study.methods}
+    firsts = {METHODS[name].masks: name for name in reversed(by_method)}
+    return {name: choice for name, choice in by_method.items() if choice and firsts[METHODS[name].masks] == name}
 
 
 def plot_candidates(candidates: list[Candidate]) -> go.Figure:

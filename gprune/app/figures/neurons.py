@@ -483,7 +483,7 @@ def _describe_group(unit: Selection, members: int, rows: pd.DataFrame | None) ->
 def activations(run: Run, values: Mapping[str, Array], progress: str) -> Panel:
     """Return the panel of a neuron's (tokens,) activations on each text; `progress` is a sentence."""
     table = bin_activations(values)
-    shares = (f"{100 * (each >= 0).mean():.0f}% on {letter}" for letter, each in values.items())
+    shares = (f"{100 * (activations >= 0).mean():.0f}% on {letter}" for letter, activations in values.items())
     words = name_texts(", ".join(shares), run.study)
     return Panel(
         plot_activations(table, names_in_figure(run.study)),
@@ -584,11 +584,11 @@ def _plot_ranks(texts: Mapping[str, LayerRanks], neuron: int, names: Mapping[str
 
 def _plot_scores(scores: Mapping[str, Array], names: Mapping[str, str]) -> go.Figure:
     """Plot histograms of the (units,) scores by letter."""
-    every = np.concatenate(list(scores.values()))
-    log = bool((every > _LEAST_SCORE).all())
+    all_scores = np.concatenate(list(scores.values()))
+    log = bool((all_scores > _LEAST_SCORE).all())
     # a module has few neurons, of which as many bins would show each alone
-    bins = int(np.clip(2 * np.sqrt(len(every) / len(scores)), 8, _MOST_SCORE_BINS))
-    edges = np.histogram_bin_edges(np.log10(every) if log else every, bins=bins)
+    bins = int(np.clip(2 * np.sqrt(len(all_scores) / len(scores)), 8, _MOST_SCORE_BINS))
+    edges = np.histogram_bin_edges(np.log10(all_scores) if log else all_scores, bins=bins)
     middles = (edges[:-1] + edges[1:]) / 2
     figure = go.Figure()
     for letter, values in scores.items():
@@ -601,9 +601,9 @@ def _plot_scores(scores: Mapping[str, Array], names: Mapping[str, str]) -> go.Fi
 
 
 def bin_activations(values: Mapping[str, Array]) -> pd.DataFrame:
-    """Return activations by letter in shared bins: from, to, and the number of tokens of each text.
+    """Return a histogram of activations: the edges of each bin, and its number of tokens in each text.
 
-    The width of a bin is a power of two, and 0 is an edge.
+    `values` are keyed by the letter of the text. The width of a bin is a power of two, and 0 is an edge.
     """
     low, high = float(min(map(np.min, values.values()))), float(max(map(np.max, values.values())))
     # at most 64 bins on either side of 0
@@ -612,8 +612,8 @@ def bin_activations(values: Mapping[str, Array]) -> pd.DataFrame:
         power += 1
     edges = np.ldexp(np.arange(first, last + 1.0), power)
     table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
-    for letter, each in values.items():
-        table[letter] = np.histogram(each, edges)[0]
+    for letter, activations in values.items():
+        table[letter] = np.histogram(activations, edges)[0]
     return table
 
 

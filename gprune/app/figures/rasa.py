@@ -205,13 +205,13 @@ def _diameters(sizes: Array) -> Array:
 
 def _set_ranges(figure: go.Figure, statistics: ModuleStatistics, log: bool) -> tuple[float, float]:
     """Set the range of both axes; return the lowest and highest score on the axis."""
-    figure.update_xaxes(range=list(_padded(statistics.drift)))
+    figure.update_xaxes(range=list(_pad_range(statistics.drift)))
     positive = statistics.score[statistics.score > 0]
     if not (log and positive.size):
-        low, high = _padded(statistics.score)
+        low, high = _pad_range(statistics.score)
         figure.update_yaxes(range=[low, high], type="log" if log else "linear", exponentformat="power")
         return (10.0**low, 10.0**high) if log else (low, high)
-    low, high = _padded(np.log10(positive))
+    low, high = _pad_range(np.log10(positive))
     figure.update_yaxes(range=[low, high], **chart_style.log_ticks(10.0**low, 10.0**high))
     return 10.0**low, 10.0**high
 
@@ -241,7 +241,7 @@ def _draw_thresholds(
         figure.add_annotation(x=0, xref="paper", y=height, text=f"score ≤ {y:.3g}", **note)
 
 
-def _padded(values: Array) -> tuple[float, float]:
+def _pad_range(values: Array) -> tuple[float, float]:
     """Return the range of the values with a margin of 4% on both sides; for a single value, a range around it."""
     low, high = float(np.min(values)), float(np.max(values))
     margin = 0.04 * (high - low) or max(abs(high), 1.0) * 0.04

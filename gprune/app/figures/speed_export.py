@@ -29,7 +29,7 @@ def speed(run: Run, *, phase: str = next(iter(analysis.PHASES))) -> Panel:
     table = analysis.speed_table(rows, phase)
     return Panel(
         plot_rates(table, phase),
-        "Medians over the repetitions with quartiles (not a 95% interval); higher is faster. Ratios are to "
+        "Medians over the repetitions with quartiles (not a 95% interval); higher is faster. Ratios are relative to "
         f"{reference_label(rows)}, with their interquartile range (IQR).",
         title=speed_headline(rows),
         alt=speed_headline(rows, phase),
@@ -54,7 +54,7 @@ def speed_headline(rows: list[Mapping[str, Any]], phase: str = "decode") -> str:
 
 
 def reference_label(rows: list[Mapping[str, Any]]) -> str:
-    """Return the name of the model that the ratios are to."""
+    """Return the name of the model that the ratios are relative to."""
     first = str(rows[0]["model"])
     return "the dense model" if first == analysis.DENSE else escape(label(first))
 

@@ -66,14 +66,14 @@ def _column_config(table: pd.DataFrame) -> dict[str, Any]:
     headings = {
         "distinct tokens": "distinct",
         "% of vocabulary": "% vocab.",
-        f"% in {analysis.MOST_FREQUENT} most frequent": f"% top {analysis.MOST_FREQUENT}",
+        f"% in {analysis.MOST_FREQUENT} most frequent tokens": f"% top {analysis.MOST_FREQUENT}",
     }
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
     columns: dict[str, Any] = {
         "text": text(width=36),
         "name": text(width=114),
         "content": text(help="first digits of the SHA-256 of the exact tokens", width=74),
-        "sequences": text(help="drawn, of the disjoint sequences available", width=98),
+        "sequences": text(help="number of sequences drawn, and of disjoint sequences available", width=98),
     }
     for name in table.columns[table.columns.get_loc("tokens") :]:
         heading = headings.get(name, name.replace("% of distinct also in", "% in"))

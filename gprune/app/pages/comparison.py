@@ -32,7 +32,7 @@ _WIDTHS = (7, 4)
 _RUNS_WIDTH = 260
 _RUNS = "cp_runs"
 _LAST = "cp_last_run"
-_ORIGIN, _GIVEN, _TRIED, _RECOVERED = "cp_origin", "given", "tried", "recovered"
+_INPUT_VIEW, _GIVEN, _TRIED, _RECOVERED = "cp_origin", "given", "tried", "recovered"
 """key in the address of what the last card shows, and its values"""
 _MOST_CANDIDATES = 16
 """candidates that the table shows at once"""
@@ -65,7 +65,7 @@ def show(run: Run) -> None:
         return
     with card_of(figures.trade_off, run) as content:
         _show_pareto(content, run, text)
-    _show_origins(run, compared)
+    _show_method_inputs(run, compared)
 
 
 def _choose_runs(run: Run) -> list[Run]:
@@ -77,15 +77,15 @@ def _choose_runs(run: Run) -> list[Run]:
         shown = [run.name]
         address.set_value(_RUNS, shown)
     st.session_state[_LAST] = run.name
-    known = labels(situation.runs)
+    run_labels = labels(situation.runs)
     offered = run_choice.listed_runs(situation.runs, (run.name, *shown))
-    names = {other.name: run_choice.run_label(other, known) for other in offered}
+    names = {other.name: run_choice.run_label(other, run_labels) for other in offered}
     chosen = address.multiselect("Runs", names, _RUNS, [run.name], width="stretch" if shown[1:] else _RUNS_WIDTH)
     return [other for name in chosen if (other := situation.run_named(name)) is not None] or [run]
 
 
 def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
-    """Ask for text, methods, baseline and seeds; MissingResultError without a perplexity."""
+    """Ask for text, methods, baseline and seeds. Raises MissingResultError without a perplexity."""
     rows = figures.measured_rows(runs)
     slot = st.container(width="content")
     with st.popover("Options", icon=":material/tune:", key="cp_filter"):
@@ -113,12 +113,12 @@ def _first_line(runs: list[Run], compared: Comparison, text: str) -> str:
     """Return the settings in which the runs differ, the finding on their own models, and the text's relation."""
     sentences = []
     if len(runs) > 1:
-        known = labels(frame.situation().runs)
+        run_labels = labels(frame.situation().runs)
         sentences += [
-            f"{known[run.name]} has no perplexities yet." for run in runs if not derived_cache.perplexities(run)
+            f"{run_labels[run.name]} has no perplexities yet." for run in runs if not derived_cache.perplexities(run)
         ]
-        known = labels(runs)
-        differences = analysis.differences({known[run.name]: run.study for run in runs})
+        run_labels = labels(runs)
+        differences = analysis.differences({run_labels[run.name]: run.study for run in runs})
         values = differences.drop(columns="meaning", errors="ignore").to_dict("records")
         words = ["{}: {}".format(row.pop("setting"), " / ".join(row.values())) for row in values]
         sentences.append(f"Settings that differ: {'; '.join(words)}." if words else "Equal settings.")
@@ -255,8 +255,8 @@ def _sentence(reason: Exception) -> str:
 def _show_pareto(content: Card, run: Run, text: str) -> None:
     """Show the Pareto chart with its table and the way to the export of the cheapest model within the limit."""
     every = figures.similar_runs(run, frame.situation().runs)
-    known = labels(every)
-    names = {other.name: run_choice.run_label(other, known) for other in every}
+    run_labels = labels(every)
+    names = {other.name: run_choice.run_label(other, run_labels) for other in every}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         cost = address.segmented_control("Cost", COSTS, "dc_cost", PARAMETERS)
         most = address.number_field("Perplexity limit (× dense)", "dc_most", figures.LIMIT, 1.0, 20.0, 0.1, width=160)
@@ -274,17 +274,17 @@ def _show_pareto(content: Card, run: Run, text: str) -> None:
         address.link("export", words, ":material/download:", run=best.line.name[0])
 
 
-def _show_origins(run: Run, compared: Comparison) -> None:
-    """Show what the methods were given or, where a run has that, what it tried and how it trained on."""
+def _show_method_inputs(run: Run, compared: Comparison) -> None:
+    """Draw one of up to three views: inputs of the methods, tried candidates, recovery after pruning."""
     views = {_GIVEN: "Data and compute"}
     views |= {_TRIED: figures.choice.heading} if run.study.chooses else {}
     views |= {_RECOVERED: figures.recovery.heading} if stages.recovers(run.study) else {}
-    view = address.read_option(_ORIGIN, views, _GIVEN)
+    view = address.read_option(_INPUT_VIEW, views, _GIVEN)
     name = "Calibration data and compute per method"
-    openings = {_GIVEN: card("cp_given", name, run), _TRIED: card_of(figures.choice, run)}
-    with openings.get(view) or card_of(figures.recovery, run) as content:
+    view_cards = {_GIVEN: card("cp_given", name, run), _TRIED: card_of(figures.choice, run)}
+    with view_cards.get(view) or card_of(figures.recovery, run) as content:
         if len(views) > 1:
-            address.segmented_control("Show", views, _ORIGIN, _GIVEN, label_visibility="collapsed")
+            address.segmented_control("Show", views, _INPUT_VIEW, _GIVEN, label_visibility="collapsed")
         if view == _TRIED:
             _show_choice(content, run)
         elif view == _RECOVERED:
@@ -304,8 +304,8 @@ def _inputs_of(compared: Comparison) -> dict[tuple[str, str], MethodInputs]:
 
 
 def _inputs(run: Run, method: str) -> MethodInputs | None:
-    known = METHODS[method]
-    if known.decision == "none" or not run.has(stages.masks, known.masks):
+    method_info = METHODS[method]
+    if method_info.decision == "none" or not run.has(stages.masks, method_info.masks):
         return None
     # equal masks may be repaired otherwise
     keys = tuple(need.key for need in stages.every_need(stages.model_inputs(run.graph, method)))

@@ -255,7 +255,7 @@ def _ask(
 
 
 def _texts_with_tokens(run: Run) -> dict[str, str]:
-    """Return the roles of the calibration texts with stored tokens, by letter; MissingResultError if there are none."""
+    """Return the roles of the calibration texts with tokens, by letter. Raises MissingResultError if there are none."""
     roles = [role for role in texts_of(run.study) if run.has(stages.tokens, role)]
     return run.require({calibration.ROLES[role]: role for role in roles}, stages.tokens)
 

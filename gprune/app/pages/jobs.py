@@ -231,14 +231,14 @@ def _minute(seconds: float) -> str:
 def _draw_learning(run: Run) -> None:
     """Draw how sparsity learning and recovery went, once the run has come that far."""
     if run.has(stages.learning):
-        with card_of(panels.learning, run) as opened:
+        with card_of(panels.learning, run) as content:
             if not len(run.load(stages.learning).steps):
                 st.caption("Sparsity learning is off in this run (0 epochs).")
             else:
-                opened.show(panels.learning(run))
+                content.show(panels.learning(run))
     if stages.recovers(run.study) and run.study.recovery.steps:
-        with card_of(panels.recovery_losses, run) as opened:
-            opened.show(panels.recovery_losses(run))
+        with card_of(panels.recovery_losses, run) as content:
+            content.show(panels.recovery_losses(run))
 
 
 def _draw_runs(situation: work.Situation) -> None:

@@ -120,11 +120,11 @@ def draw_form(root: str, is_open: bool) -> None:
         values = _ask_model() | _ask_calibration()
         values |= _ask_measurements(root)
         advanced = st.expander("Advanced", icon=":material/tune:", key="launch_more", on_change="rerun")
-        opened = bool(advanced.open or st.session_state.get(MORE))
+        is_expanded = bool(advanced.open or st.session_state.get(MORE))
         # what was set there stays when it is closed again
-        st.session_state[MORE] = opened
+        st.session_state[MORE] = is_expanded
         with advanced:
-            settings, further, key = _ask_advanced(values, opened)
+            settings, further, key = _ask_advanced(values, is_expanded)
         _describe_tasks(settings["evaluation"]["tasks"], settings["evaluation"]["task_folder"])
         studies = _check(settings, further, complaint, key)
         refused = not studies or _refuse(studies[0], complaint)
@@ -417,7 +417,7 @@ def check_questions(name: str, raw: bytes) -> int:
         return len(read_documents(TaskSource(name, "own", file)))
 
 
-def _ask_advanced(values: dict[str, Any], opened: bool) -> tuple[dict[str, Any], str, str]:
+def _ask_advanced(values: dict[str, Any], is_expanded: bool) -> tuple[dict[str, Any], str, str]:
     """Draw the advanced settings; return all settings, the additional seeds and the key of the form.
 
     Returns the study's fields as plain values, the further seeds as typed, and the prefix of the sections' keys.
@@ -425,7 +425,7 @@ def _ask_advanced(values: dict[str, Any], opened: bool) -> tuple[dict[str, Any],
     start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (Study("model", "A", "B"), "launch")
     top: dict[str, Any] = {"metric": start.metric, "seed": start.seed}
     further, sections = "", {}
-    if opened:
+    if is_expanded:
         with st.grid(4, min_column_width=180):
             top = {
                 "metric": _ask(st.selectbox, "metric", list(metric_choices()), format_func=label),

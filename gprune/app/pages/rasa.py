@@ -368,7 +368,7 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
     curve = dict(zip(requests.points, identities, strict=True))
 
     def draw(refining: bool) -> None:
-        points = _answered(curve, measured)
+        points = _combine(curve, measured)
         curve_card.show(figures.curve_panel(points, choice.retention, run.study.text_name(text), is_edited))
         for method, reason in requests.refused.items():
             st.caption(f"Points of {escape(label(method))} are missing: {escape_error(reason)}.")
@@ -381,7 +381,7 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
         st.caption(f"GPrune's live points use {words}, shifted to meet each retention. A full run may differ.")
 
 
-def _answered(curve: dict[tuple[str, float], str], measured: Sequence[CurvePoint]) -> list[CurvePoint]:
+def _combine(curve: dict[tuple[str, float], str], measured: Sequence[CurvePoint]) -> list[CurvePoint]:
     """Return the live points that have a window, and the measured points of the other methods."""
     points = [
         (method, level, answer)
@@ -418,4 +418,4 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     curve = dict(zip(requests.points, identities, strict=True))
     # live points lack what is fitted to the run's own masks
     points = [point for point in points if point[0] in methods and not preview.describe_left_out(run.graph, point[0])]
-    asking.draw_until_complete(partial(asking.is_refining, identities), lambda _: draw_curve(_answered(curve, points)))
+    asking.draw_until_complete(partial(asking.is_refining, identities), lambda _: draw_curve(_combine(curve, points)))

@@ -30,18 +30,18 @@ class _FinishedReport:
 @frame.declare_page("Report", "Which figures go into one file that opens anywhere?")
 def show(run: Run) -> None:
     """Draw the page."""
-    with card("rp_choice", "Self-contained HTML report", run) as opened:
-        _choose_figures(run, opened)
+    with card("rp_choice", "Self-contained HTML report", run) as content:
+        _choose_figures(run, content)
 
 
 def _choose_figures(run: Run, opened: Card) -> None:
     names = figure_names()
-    called = {name: f"{page_of_figure(name)}: {FIGURES[name].heading}" for name in names}
+    figure_labels = {name: f"{page_of_figure(name)}: {FIGURES[name].heading}" for name in names}
     first = [name for name in names if page_of_figure(name) == page_of_figure(names[0])]
     cards = tuple(
         address.multiselect(
             "Figures",
-            called,
+            figure_labels,
             CHOSEN,
             first,
             help="In the order in which they are chosen. Each figure has its finding and the current settings of its "

@@ -65,7 +65,7 @@ def _show_own(run: Run | None) -> None:
     with card("cp_studies", "Studies of the paper") as content:
         series, name, rule = _choose_table(catalogue.reproductions(root), run)
         table = catalogue.load(root, series.name, name) if series else None
-        st.caption(f"{_capitalised(TABLES[name].title)}.")
+        st.caption(f"{_capitalise(TABLES[name].title)}.")
         if series is None or table is None or not table.filled:
             _explain_missing(series, name, table, run)
             return
@@ -118,12 +118,12 @@ def _explain_missing(series: Reproduction | None, name: str, table: Reproduced |
     )
     st.info(missing, icon=":material/table_view:")
     if series is None:
-        again = reproduce_command(name, run.study.model if run else "demo")
+        rerun_command = reproduce_command(name, run.study.model if run else "demo")
     elif table is None:
-        again = reproduce_command(name, series.model, str(series.scale.get("name", "demo")))
+        rerun_command = reproduce_command(name, series.model, str(series.scale.get("name", "demo")))
     else:
-        again = continue_command(name, series)
-    st.code(again, language="bash", wrap_lines=True)
+        rerun_command = continue_command(name, series)
+    st.code(rerun_command, language="bash", wrap_lines=True)
     st.caption("Finished studies are reused. Add `--dry-run` to see which studies would run.")
     if table is not None:
         _show_reasons(table.rows["max"])
@@ -153,8 +153,8 @@ def _show_badges(series: Reproduction, table: Reproduced, rows: tuple[StudyRow, 
 
 def _show_rows(content: Card, table: Reproduced, rows: tuple[StudyRow, ...]) -> None:
     seeded = any(analysis.SEED in row.labels for row in rows)
-    each = seeded and address.toggle("One row per seed", "cp_study_each")
-    settings = analysis.settings(rows, each)
+    is_per_seed = seeded and address.toggle("One row per seed", "cp_study_each")
+    settings = analysis.settings(rows, is_per_seed)
     columns = _choose_columns(settings)
     filled = [setting for setting in settings if setting.filled]
     baseline = _choose_baseline(settings, filled) if any(map(analysis.is_ranked, columns)) else None
@@ -162,7 +162,7 @@ def _show_rows(content: Card, table: Reproduced, rows: tuple[StudyRow, ...]) -> 
     tables.show(
         table_shown,
         height=tables.height(len(table_shown)),
-        key=f"cp_study_rows_{table.name}_{each}",
+        key=f"cp_study_rows_{table.name}_{is_per_seed}",
         on_row=partial(_select_row, settings),
         column_config=_row_columns(table_shown, settings),
         alt=f"measured rows of the table {table.name}",
@@ -247,14 +247,14 @@ def _explain_rows(content: Card, table: Reproduced, settings: list[Setting], col
     st.caption("; ".join([*words, *map(escape, table.notes)]) + ".")
     for name, measures in analysis.good_controls(settings).items():
         names = escape(", ".join(heading(column) for column in measures))
-        st.caption(f":orange[:material/science:] {_capitalised(name)} does as well as GPrune or better on {names}.")
+        st.caption(f":orange[:material/science:] {_capitalise(name)} does as well as GPrune or better on {names}.")
     best = {settings[i].name for c in ranked for i, mark in analysis.mark_settings(settings, c).items() if mark == BEST}
     blocks = {setting.block for setting in settings if setting.ranked}
     if len(best) == len(blocks) == 1 and not any(setting.reason for setting in settings):
-        content.set_title(f"{_capitalised(best.pop())} is best on every measure of “{table.name}”")
+        content.set_title(f"{_capitalise(best.pop())} is best on every measure of “{table.name}”")
 
 
-def _capitalised(name: str) -> str:
+def _capitalise(name: str) -> str:
     return escape(name[:1].upper() + name[1:])
 
 

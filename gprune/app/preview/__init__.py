@@ -1,4 +1,4 @@
-"""The live preview: the cost of other masks on the evaluated windows, refining while one looks.
+"""Live preview: the perplexity of other masks on the evaluated windows, refined while a page shows it.
 
     source = Source(run.root, run.graph)
     identity = pool().ask(source, Question("wikitext2", "gprune", masks), owner=session)

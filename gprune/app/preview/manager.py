@@ -1,8 +1,8 @@
 """The app's side of the live preview: requests of all sessions, and the one worker that answers them.
 
-Sessions ask and look from threads of their own, and never wait. One thread starts and ends the worker and hands it
-one slice of work at a time, so that something newer, a job, or another run never waits for more than that. It ends
-itself when there is neither a worker nor a question.
+Sessions send requests and read answers from their own threads, without blocking. One thread starts and ends the worker
+and gives it one slice of work at a time, so a newer request, a job or another run waits for at most one slice. The
+thread ends when there is neither a worker nor a request.
 """
 
 import atexit
@@ -390,10 +390,10 @@ class Client:
     def _next_request(self, entry: Entry) -> WorkerRequest | None:
         """Return the first request that is not complete; of two sides the one with fewer windows."""
         answers = [(request, self._answers.get(request.identity)) for request in entry.requests]
-        pending = [each for each in answers if each[1] is None or not getattr(each[1], "complete", True)]
+        pending = [pair for pair in answers if pair[1] is None or not getattr(pair[1], "complete", True)]
         if not pending:
             return None
-        return min(pending, key=lambda each: each[1].done if isinstance(each[1], WindowLosses) else 0)[0]
+        return min(pending, key=lambda pair: pair[1].done if isinstance(pair[1], WindowLosses) else 0)[0]
 
     def _next_entry(self) -> Entry | None:
         """Return the next question: previews before curves, those of the loaded model first, in turn.
@@ -522,9 +522,9 @@ class Client:
         with self._lock:
             if answer is not None:
                 self._answers[request.identity] = answer
-            for each in self._waiting_for(request):
-                if self._next_request(each) is None:
-                    each.progress = "complete"
+            for entry in self._waiting_for(request):
+                if self._next_request(entry) is None:
+                    entry.progress = "complete"
 
     def _fail_entries(self, entries: list[Entry], problem: str, usable: bool = False) -> None:
         """Store the problem of questions; end the worker unless it is `usable`."""

@@ -168,7 +168,7 @@ def _to_plain(value: Any) -> Any:
         return [
             [mask.shape, hashlib.sha256(np.packbits(mask).tobytes()).hexdigest()] for mask in (value.ffn, value.heads)
         ]
-    return {each.name: getattr(value, each.name) for each in fields(value)}
+    return {item.name: getattr(value, item.name) for item in fields(value)}
 
 
 def resolve(source: Source, question: Question) -> WorkerRequest:
@@ -216,7 +216,7 @@ def base_question(source: Source, question: Question, base: Question | None) -> 
     """Return the question to compare with: `base`, by default the dense model, with the repairs of the question.
 
     Stored weights are fitted to the run's own masks. If the question has other masks and therefore no fitted
-    weights, its base has none either, unless the question names a repair. Errors as `resolve`.
+    weights, its base has none either, unless the question names a repair. Raises the errors of `resolve`.
     """
     base = base or Question(question.text, DENSE, role=question.role)
     if question.repair is not None:
@@ -287,7 +287,7 @@ def drawn_text(source: Source, role: str) -> Text:
 def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None, bool]:
     """Return the pruning of a question, None for the dense model, and True if its masks are the run's.
 
-    Errors as `resolve`.
+    Raises the errors of `resolve`.
     """
     source.graph.require_known()
     if question.method not in METHODS:

@@ -1,8 +1,7 @@
-"""The app's door: who may come in, and what the server that stands behind it was started for.
+"""Access control of the app, and the options with which its server was started.
 
-`auth` decides on each request before Streamlit sees it, and `serving` starts what stands behind it. The command that
-serves the app notes its terms here, in the memory of its own process: neither a page nor a variable of the
-environment can change them.
+`auth` checks each request before Streamlit sees it, and `serving` starts the server. The command that serves the app
+stores its options here, in the memory of its process: neither a page nor an environment variable can change them.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""The guard of the server: a request needs a known host, an own origin and the cookie of the token.
+"""Authentication of the server: a request needs a known host, the same origin and the cookie of the token.
 
-ASGI middleware, so that it sees requests for a WebSocket as well as every HTTP request. It lets through what names
-this server exactly, comes from no page but its own, and carries the cookie that only the server's token gives.
+ASGI middleware, so that it sees requests for a WebSocket as well as every HTTP request. A request passes if
+its host is this server, its origin is one of the server's pages, and it has the cookie that the token sets.
 """
 
 import hmac
@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gprune.app.server.endpoint import TOKEN, Keys, Names
 
-WRONG = "Your token is not that of this server, which makes a new one whenever it starts."
-UNKNOWN = "The server was started anew.\nReload this page, and enter the token\nthat the server has printed."
+WRONG = "This token is not valid: the server creates a new one at every start."
+UNKNOWN = "The server has restarted.\nReload this page and enter the token\nthat the server has printed."
 """what a page that was open meanwhile shows, where long lines are cut; otherwise nobody reads it"""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'"
 """what the pages of this module may load: nothing but their own style"""
@@ -86,7 +86,7 @@ class Request(HTTPConnection):
 
     @property
     def address_without_token(self) -> str:
-        """Path and query without the token, otherwise as they were sent."""
+        """Path and query as sent, without the token."""
         query = self.scope.get("query_string", b"").decode("latin-1")
         parts = [part for part in query.split("&") if part and unquote_plus(part.partition("=")[0]) != TOKEN]
         return self.path + ("?" + "&".join(parts) if parts else "")
@@ -98,8 +98,8 @@ def token_form(action: str, fields: Iterable[tuple[str, str]], problem: str = ""
     alert = f'<p role="alert">{escape(problem)}</p>' if problem else ""
     return _login_page(
         f"""<h1>GPrune Studio</h1>
-<p>This page opens with the server's token. It stands in the address that the server printed when it was
-started, behind <code>token=</code>; the whole address will do as well.</p>{alert}
+<p>This page opens with the server's token. It is in the address that the server printed when it
+started, after <code>token=</code>. You can also paste the whole address.</p>{alert}
 <form method="get" action="{escape(action)}">{hidden}
 <label for="token">Token</label>
 <input id="token" name="token" type="password" autocomplete="off" spellcheck="false" required autofocus>
@@ -110,7 +110,7 @@ started, behind <code>token=</code>; the whole address will do as well.</p>{aler
 def reload_page(address: str) -> str:
     """Return a page that opens an address again, from this server's own page.
 
-    Browsers leave the cookie out where a page elsewhere led here, and send it where this one does.
+    Browsers omit the cookie if a foreign page linked here, and send it if this page does.
     """
     again = f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
     return _login_page(f'<p><a href="{escape(address)}">Open GPrune Studio</a></p>', again)

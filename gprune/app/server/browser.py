@@ -28,8 +28,8 @@ def can_open_browser() -> bool:
 def open_in_browser(address: str, folder: Path, show: Callable[[str], object] = webbrowser.open) -> Iterator[None]:
     """Open an address without printing the browser's output.
 
-    Every user of the machine can read what a browser gets as an argument while it runs. So it gets that
-    of a file in `folder`, which only this user and a confined browser can read, and the file leads on.
+    Every user of the machine can read the arguments of a running browser. The argument is therefore a file in
+    `folder`, which only this user and a confined browser can read, and the file redirects to the address.
     """
     try:
         handle, name = tempfile.mkstemp(prefix="open-", suffix=".html", dir=folder)

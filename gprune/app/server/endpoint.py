@@ -22,7 +22,7 @@ _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]")
 _MOST = 65535
 UNSAFE = (
-    "warning: this server listens to a network without TLS, so that whoever reads its traffic has the token: "
+    "warning: this server listens on a network without TLS, so anyone who can read the traffic gets the token: "
     "an SSH tunnel or a proxy with TLS is safer"
 )
 
@@ -74,12 +74,12 @@ def names(address: str, port: int, public: Iterable[str] = ()) -> Names:
 
 
 def bracket_address(address: str) -> str:
-    """Return an address as it stands before a port."""
+    """Return an IPv6 address in brackets, and any other in lower case, so that `:PORT` can follow."""
     return f"[{address}]" if ":" in address else address.lower()
 
 
 def _join_origin(scheme: str, host: str, port: int) -> str:
-    """Return an origin as browsers write it: without the port that its scheme has anyway."""
+    """Return an origin as browsers write it, without the default port of its scheme."""
     return f"{scheme}://{host}" + ("" if port == _PORTS[scheme] else f":{port}")
 
 
@@ -174,7 +174,7 @@ def _explain(address: str, port: int, error: Exception) -> str:
     """Return the reason why the server cannot listen there, with the remedy."""
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EADDRINUSE:
-        return f"port {port} is in use: end what uses it, or choose another with --port (0 takes a free one)"
+        return f"port {port} is in use: stop its process, or choose another with --port (0 takes a free one)"
     if number == errno.EACCES:
-        return f"port {port} is not for this account: choose one above 1023 with --port"
-    return f"{address[:80]!r} is no address of this machine: give one of its own with --address, or none"
+        return f"port {port} needs administrator rights: choose one above 1023 with --port"
+    return f"{address[:80]!r} is not an address of this machine: give another --address, or none"

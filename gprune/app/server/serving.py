@@ -1,6 +1,6 @@
-"""Starts the app's server behind its door: the one place outside of the pages that knows Streamlit.
+"""Start the app's server behind its access control; apart from the pages, only this module uses Streamlit.
 
-Streamlit is imported only when a server is started, so that every other command stays quick.
+Streamlit is imported only when a server is started, so that other commands start fast.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _REFUSED = "ASGI callable returned without completing handshake."
 def import_views() -> None:
     """Import the modules of every page, the first page first.
 
-    A module that cannot be imported is left to the page that needs it, which says so to its reader.
+    An import error is logged here, and shown by the page that needs the module.
     """
     pages = importlib.import_module(_PAGES)
     modules = sorted(pkgutil.iter_modules(pages.__path__), key=lambda info: (info.name != "overview", info.name))
@@ -74,10 +74,10 @@ def app(endpoint: Endpoint, while_listening: AbstractContextManager[None]) -> An
 
 
 def _only_own_addresses() -> None:
-    """Let the very first visitor come by any address, as every later one.
+    """Make every address of a page work before the first script run.
 
-    Streamlit takes the file names of `pages/` for addresses until a script has called `st.navigation` once:
-    it would serve `pages/tuning.py` alone at /tuning, and report /tune as missing.
+    Until a script has called `st.navigation`, Streamlit uses the file names of `pages/` as addresses: it would
+    serve `pages/tuning.py` alone at /tuning, and report /tune as missing.
     """
     import streamlit as st
 

@@ -226,8 +226,8 @@ def in_fragment() -> bool:
 def defer_change(widget: str, action: Callable[[], object]) -> None:
     """Store the change by a widget's callback until the widget is redrawn.
 
-    The browser sends all widgets along when the clock of a fragment ticks. One that Python has set, and of
-    which the browser has not heard yet, seems changed then; taken for a choice it would undo the click.
+    The browser sends the values of all widgets when the timer of a fragment fires. A value that Python has just
+    set then looks changed by the user, because the browser has the old one; accepting it would undo the click.
     """
     current_state().changes[widget] = action
 
@@ -271,7 +271,7 @@ def read_index(key: str) -> int | None:
 
 def read_option(key: str, options: Options, default: str) -> str:
     """Read one of the names of `options`."""
-    return _read(key, default, lambda text: _member(str(text), options), _listed(options))
+    return _read(key, default, lambda text: _member(str(text), options), _join_options(options))
 
 
 def read_flag(key: str, default: bool = False) -> bool:
@@ -293,7 +293,7 @@ def read_list(key: str, options: Options, default: Iterable[str]) -> list[str]:
     if texts is not None:
         state.values[key] = chosen
         if unknown := [name for name in names if name not in options]:
-            state.warnings[key] = _fault(key, ", ".join(unknown), _listed(options))
+            state.warnings[key] = _fault(key, ", ".join(unknown), _join_options(options))
     return state.note(key, chosen, list(default))
 
 
@@ -322,7 +322,7 @@ def _fault(key: str, value: str, rule: str) -> str:
     return escape_error(f'Unknown {key} "{value[:_LONGEST]}". Use {rule}.')
 
 
-def _listed(options: Iterable[str]) -> str:
+def _join_options(options: Iterable[str]) -> str:
     listed = [name for name in options if name]
     return f"one of: {', '.join(listed[:_MOST_OPTIONS])}{' …' if len(listed) > _MOST_OPTIONS else ''}"
 
@@ -346,7 +346,7 @@ def _truth(value: Any) -> bool:
 
 
 def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
-    """Draw a slider for a number, or for a whole number if the default is one."""
+    """Draw a slider for a number, of the type of its default (int or float)."""
     widget: Any = st.slider
     bound = _bind(key, "slider", lambda: _numeric(key, default, low, high))
     return cast(T, widget(label, low, high, step=step, **bound, **options))

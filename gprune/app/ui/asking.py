@@ -183,7 +183,7 @@ def describe_repair(run: Run, method: str, chosen: RepairSettings) -> str:
 def ask_repaired(
     source: Source, question: Question, base: Question, owner: str, repair: RepairSettings
 ) -> RepairedRequests:
-    """Ask for the masks of a question, and the base, with a repair; errors as `Client.ask`.
+    """Ask for the masks of a question, and the base, with a repair. Raises the errors of `Client.ask`.
 
     `question` and `base` are the questions without the repair, which are measured first.
     """
@@ -235,4 +235,4 @@ def _describe_change(answer: Answer) -> str:
 
 def repaired_identities(requests: Sequence[RepairedRequests]) -> list[str]:
     """Return the identities of all answers on several texts."""
-    return [identity for each in requests for identity in each.identities]
+    return [identity for request in requests for identity in request.identities]

@@ -197,10 +197,10 @@ def card(key: str, title: str, run: Run | None = None, figure: str = "") -> Iter
     """
     # cards that stand side by side are equally high
     with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
-        opened = Card(key, title, run)
-        opened.set_figure(figure)
+        new_card = Card(key, title, run)
+        new_card.set_figure(figure)
         try:
-            yield opened
+            yield new_card
         except MissingResultError as missing:
             _explain_missing_result(run, missing)
         except GpruneError as error:
@@ -209,7 +209,7 @@ def card(key: str, title: str, run: Run | None = None, figure: str = "") -> Iter
                 st.info(escape_error(run_status.pack_sentence(error)), icon=":material/inventory_2:")
             else:
                 st.error(escape_error(error), icon=":material/error:")
-        opened.draw_copy_buttons()
+        new_card.draw_copy_buttons()
 
 
 def card_of(panel: PanelFunction[...], run: Run) -> AbstractContextManager[Card]:
@@ -224,10 +224,10 @@ def panel_card(
 
     `on_point` receives the clicked mark as a dictionary of Plotly, `options` are those of the figure.
     """
-    with card_of(panel, run) as opened:
+    with card_of(panel, run) as content:
         if "selected" in panel.options:
             options["selected"] = selection.current_selection(run)
-        opened.show(panel(run, **options), on_point=on_point)
+        content.show(panel(run, **options), on_point=on_point)
 
 
 def await_drift(run: Run, key: str, sentence: str) -> None:

@@ -81,9 +81,9 @@ def python_code(run: Run, card: str, calls: Iterable[Call]) -> str:
     if not lines and card in TABLES:
         lines = [TABLES[card]]
     # by its name in the cache that is the default everywhere, else by its folder
-    cache_name = os.path.join(run.root, "runs", run.name) if os.environ.get("GPRUNE_CACHE") else run.name
-    opened = ["import gprune", "", f"run = gprune.open({_literal(cache_name)})"]
-    return "\n".join([*opened, *lines]) if lines else ""
+    reference = os.path.join(run.root, "runs", run.name) if os.environ.get("GPRUNE_CACHE") else run.name
+    opening = ["import gprune", "", f"run = gprune.open({_literal(reference)})"]
+    return "\n".join([*opening, *lines]) if lines else ""
 
 
 def python_of(study: Study, *variants: Study, anyway: bool = False) -> str:

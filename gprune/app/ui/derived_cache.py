@@ -143,8 +143,8 @@ def _compute_baseline_masks(inputs: RunResults, choice: whatif.LabChoice) -> Pru
 
 def perplexities(run: Run) -> list[tuple[str, str]]:
     """Return the pairs of method and text that have a perplexity in a run."""
-    every = itertools.product(run.study.methods, run.study.evaluation.texts)
-    return [(method, text) for method, text in every if run.has(stages.perplexity, method, text)]
+    pairs = itertools.product(run.study.methods, run.study.evaluation.texts)
+    return [(method, text) for method, text in pairs if run.has(stages.perplexity, method, text)]
 
 
 # a run is opened anew for each drawing of a page

@@ -312,31 +312,32 @@ def _offer_restart(run: Run, message: str, icon: str, words: str, key: str, mild
 def is_rest_deferred() -> bool:
     """Return True if the rest of a page, below its first cards, is not drawn yet; mark the end of what is.
 
-    It is drawn by the first scroll, or where the window reaches it anyway. An address that holds choices of the
-    page is that of a certain view, which is drawn at once; so is a page without a browser.
+    The first scroll draws it, or a window that is high enough to show it. If the address holds choices of the page,
+    or there is no browser, the whole page is drawn at once.
     """
     chosen = set(st.query_params) - {*address.SHARED, *address.ALWAYS, TAB}
     if _WHOLE in st.session_state or chosen or not len(st.context.headers):
-        _draw_rest()
+        _request_rest()
         return False
-    _REST_COMPONENT(key=_REST, on_reached_change=_draw_rest_on_scroll)
+    _REST_COMPONENT(key=_REST, on_reached_change=_request_rest_on_scroll)
     return True
 
 
-def _draw_rest_on_scroll() -> None:
+def _request_rest_on_scroll() -> None:
+    # the event carries the address from before the latest change of a widget
     address.ignore_sent_address()
-    _draw_rest()
+    _request_rest()
 
 
-def _draw_rest() -> None:
+def _request_rest() -> None:
     st.session_state[_WHOLE] = address.current_page()
 
 
 def settle_memory() -> bool:
     """Freeze the objects in memory for the garbage collector if much was loaded since; return True if it did.
 
-    What another session has in use at that moment goes as always when nothing refers to it any more; only a
-    circle of such objects stays, once for each page at most.
+    Frozen objects of other sessions are still freed by reference counting. Only reference cycles among them leak,
+    at most once per page.
     """
     with _ONE_AT_A_TIME:
         if len(sys.modules) < _settled_modules[0] + NEW_MODULES:

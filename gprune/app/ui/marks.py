@@ -70,10 +70,10 @@ def add_layer_line(figure: go.Figure, chosen: Selection, axis: str = "x") -> Non
 
 
 def add_curve(figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any], hover: str, **more: Any) -> None:
-    """Draw a line under a name, with marks where `symbol` is among the further options of its trace.
+    """Draw a named line, with marks if `more`, the options of the trace, has `symbol`.
 
-    `hover` says what the box of a mark shows, the name beside it unless it names something else by itself;
-    `size` is that of the marks.
+    `hover` is the template of the hover box. It is followed by the name unless it has its own <extra> part. `size`
+    in `more` is the size of the marks.
     """
     size = more.pop("size", 8)
     if symbol := more.pop("symbol", None):
@@ -83,15 +83,15 @@ def add_curve(figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any]
 
 
 def add_points(figure: go.Figure, x: Any, y: Any, marker: dict[str, Any], hover: str, **more: Any) -> None:
-    """Draw marks that look as `marker` says.
+    """Draw marks with the style `marker`.
 
-    `hover` is the template of a mark’s box, `more` are further options of the trace, its name among them.
+    `hover` is the template of the hover box; `more` has options of the trace, such as its name.
     """
     figure.add_scatter(x=x, y=y, marker=marker, hovertemplate=hover, **({"mode": "markers"} | more))
 
 
 def add_guide(figure: go.Figure, x: Any, y: Any, line: dict[str, Any], **more: Any) -> None:
-    """Draw a line that says nothing under the pointer and stands in no legend."""
+    """Draw a line without a hover box and without a legend entry."""
     figure.add_scatter(x=x, y=y, line=line, **({"mode": "lines", "hoverinfo": "skip", "showlegend": False} | more))
 
 
@@ -160,7 +160,7 @@ def plot_slopes(movers: Movers, height: int, chosen: int | None = None, texts: S
         position = {"x": x, "xref": "paper", "xanchor": side, "xshift": shift, "y": 1.02, "yref": "paper"}
         words = f"higher here: {int(members.sum())}"
         figure.add_annotation(text=words, font={"color": color}, yanchor="bottom", showarrow=False, **position)
-    _chosen(figure, movers, chosen)
+    _mark_chosen(figure, movers, chosen)
     margin = {"l": 56, "r": 40, "t": 28, "b": 32}
     style(figure, "", "rank (1 = most important)", height, margin=margin)
     figure.update_xaxes(range=[-0.12, 1.12], showgrid=False, tickvals=[0, 1], ticktext=list(texts))
@@ -186,7 +186,7 @@ def _lines(movers: Movers, members: np.ndarray, name: str, color: str) -> go.Sca
     )
 
 
-def _chosen(figure: go.Figure, movers: Movers, chosen: int | None) -> None:
+def _mark_chosen(figure: go.Figure, movers: Movers, chosen: int | None) -> None:
     position = np.flatnonzero(movers.neurons == chosen) if chosen is not None else np.empty(0)
     if len(position):
         ends = [float(movers.first[position[0]]), float(movers.second[position[0]])]

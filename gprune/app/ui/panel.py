@@ -174,10 +174,10 @@ def panel(
 ) -> Callable[[Callable[P, Panel]], PanelFunction[P]]:
     """Declare a figure by a unique name: a function of a run, and of named options that have defaults.
 
-    An option is a plain value, or `selected`, which is a selection; what begins with `_` is none, and `group`
-    has those of `**`. `heading` is the card's until the finding is known. `clicked` are figures whose marks
-    can be, as all that mark a selection. `reads` says where an address holds options: its key, by option; or
-    what finds them.
+    An option is a plain value, or `selected`, which is a selection. Parameters that begin with `_` are not options;
+    `group` has the defaults of the options in `**`. `heading` is the title of the card until the finding is known.
+    `clicked` is True if marks of the figure can be clicked, as in every figure that marks a selection. `reads` maps
+    each option to its key in the address, or is a function that finds the options.
     """
 
     def declared(make: Callable[P, Panel]) -> PanelFunction[P]:

@@ -32,8 +32,8 @@ _LABEL, _DELETED = "frame_run_label", "frame_run_deleted"
 def labels(runs: list[Run]) -> dict[str, str]:
     """Readable names of runs, by the name of their folder.
 
-    Name or model, the state of those that are not done and what is not the default; of runs that share these,
-    the settings in which they differ, and of runs without such a short hash: a narrow list shows it all.
+    A label has the name or model, the state if the run is not done, and settings that are not the default. Runs with
+    equal labels get the settings in which they differ, or else a short hash, so that labels fit a narrow list.
     """
     labels_by_name = {run.name: _words(run) for run in runs}
     _tell_apart(runs, labels_by_name)
@@ -165,9 +165,9 @@ def _selector(runs: list[Run], chosen: str | None) -> None:
         placeholder="Choose a run",
         on_change=_take,
     )
-    if chosen and len(called := run_label(offered[chosen], names)) > _ROOM:
+    if chosen and len(label := run_label(offered[chosen], names)) > _ROOM:
         # the field is narrower than that
-        st.caption(escape(called))
+        st.caption(escape(label))
     if independent and of_studies:
         many = len(of_studies) > 1
         st.toggle(
@@ -186,8 +186,8 @@ def _take() -> None:
 def listed_runs(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
     """Return the runs to offer; runs of a series of studies come last, and only on request.
 
-    `runs` stand the newest first; names of `always` are listed in any case, those of hidden runs as well, and
-    of runs that have only measured what an earlier one shows.
+    `runs` are ordered from the newest. Runs in `always` are listed even if they are hidden or belong to a
+    series.
     """
     always_listed = set(always)
     independent, of_studies = _split_studies([run for run in runs if not run.about.hidden or run.name in always_listed])

@@ -1,6 +1,6 @@
 """The slides: for each question of the app one sentence and one figure, which fill the window.
 
-The number of the open slide stands in the address. Escape leads to the page behind the slide.
+The address has the number of the open slide. Escape leads to the page behind the slide.
 """
 
 import contextlib
@@ -136,9 +136,9 @@ def _draw_figure(name: str, panel: Panel) -> None:
 
 
 def enlarge_figure(figure: go.Figure) -> go.Figure:
-    """Return a figure that takes the height of its frame, with letters, lines and marks for an audience.
+    """Return a figure that takes the height of its frame, with larger letters, lines and marks.
 
-    The figure itself, which others may be shown, stays as it is.
+    The original figure is not changed.
     """
     letters = {"font": {"size": _LETTERS}}
     copy = go.Figure(figure).update_layout(font={"size": _LETTERS}, legend=letters, height=None, title=None)

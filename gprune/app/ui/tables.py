@@ -1,4 +1,4 @@
-"""The one way to a table on a page: what its toolbar downloads is as safe in a spreadsheet as our own CSV."""
+"""Tables of the pages, whose toolbar downloads a CSV without spreadsheet formulas, as the app's own CSV."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -27,12 +27,11 @@ def show(
     on_row: Callable[[int], None] | None = None,
     **options: Any,
 ) -> Any:
-    """Draw a table without row names; Streamlit's own download writes the cells as they are in the frame.
+    """Draw a table without row names; the download of Streamlit contains the values of the frame.
 
-    Columns of `forms` read as numbers of a format under what `heading` makes of their name, those of `words` as a
-    function writes them; cells stay numbers.
-    `on_row` is told of the row that a person chooses, by its place in the frame, and needs a `key`.
-    `options` go to `st.dataframe`, whose answer is given back.
+    `forms` has number formats by column and `words` functions that format a number; `heading` turns a column's name
+    into its heading. Cells stay numbers. `on_row` receives the position of the row that a person selects, and
+    needs a `key`. `options` go to `st.dataframe`, whose result is returned.
     """
     if forms:
         numbers = {name: st.column_config.NumberColumn(heading(name), format=form) for name, form in forms.items()}
@@ -61,14 +60,14 @@ def height(rows: int) -> int:
 
 
 def lines(frame: pd.DataFrame, rows: int) -> dict[str, Any]:
-    """Heights for a table of sentences, which break where they are long; at most so many `rows` are seen."""
+    """Return the heights of a table of sentences with wrapped lines; at most `rows` rows are visible."""
     longest = max((len(str(cell)) for cell in frame.to_numpy().ravel()), default=0)
     pixels = ROW_PIXELS if longest <= _LETTERS else 3 * _LINE_PIXELS
     return {"row_height": pixels, "height": _HEAD_PIXELS + pixels * max(min(len(frame), rows), 1)}
 
 
 def download_button(words: str, data: Any, file: str, mime: str, key: str, **look: Any) -> None:
-    """Draw the button that hands over a file: its bytes, or what makes them; the page is not drawn anew."""
+    """Draw the download button of a file, whose data are bytes or a function; the page is not redrawn."""
     shared = {"file_name": file, "mime": mime, "key": key, "on_click": "ignore"}
     st.download_button(words, data, **({"icon": ":material/download:"} | shared | look))
 
@@ -82,7 +81,7 @@ def encode_csv(frame: pd.DataFrame) -> bytes:
 
 
 def draw_stamps(entries: Iterable[Stamp | None]) -> None:
-    """Draw the stamps that are known of some figures, each once; of many the first ones."""
+    """Draw the distinct measurement protocols of some figures, at most the first few."""
     lines = protocol.lines(entries)
     for line in lines[:_MOST_STAMPS]:
         st.caption(f":material/straighten: {escape(line[:1].upper() + line[1:])}.")
@@ -91,6 +90,6 @@ def draw_stamps(entries: Iterable[Stamp | None]) -> None:
 
 
 def draw_footnotes(marks: Marks) -> None:
-    """Draw what the marks of a table stand for."""
+    """Draw the footnotes of a table."""
     if marks.footnotes:
         st.caption(f"{escape('; '.join(marks.footnotes))}.")

@@ -19,14 +19,14 @@ _JOINER = "\u2060"
 
 
 def escape(text: object) -> str:
-    """Escape Markdown, so that a name or a path reads as it is and links to nothing.
+    """Escape Markdown, so that a name or a path is shown literally and is never a link.
 
-    A browser's address becomes a link where it is escaped as well, unless something stands in it.
+    An escaped web address would still become a link, so it is interrupted by an invisible character.
     """
-    return _escaped(" ".join(str(text).split()))
+    return _escape_line(" ".join(str(text).split()))
 
 
-def _escaped(line: str) -> str:
+def _escape_line(line: str) -> str:
     return _SPECIAL.sub(r"\\\1", _ADDRESS.sub(rf"\1{_JOINER}", line))
 
 
@@ -84,7 +84,7 @@ def short_text(settings: study.Study, text: str, width: int = 22) -> str:
 def escape_error(error: object) -> str:
     """Return an error for a page: one sentence of bounded length, without mark-up of its own.
 
-    What stands between backticks, as a command to type, is shown as code: there nothing is mark-up.
+    Text between backticks, such as a command, is shown as code without mark-up.
     """
     parts = _CODE.split(safe_parsing.sentence(error))
-    return "".join(f"`{part}`" if i % 2 else _escaped(part) for i, part in enumerate(parts))
+    return "".join(f"`{part}`" if i % 2 else _escape_line(part) for i, part in enumerate(parts))

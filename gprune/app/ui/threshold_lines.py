@@ -1,7 +1,7 @@
 """The scatter of modules with two lines that can be dragged: counts follow in the browser.
 
-The lines are views of the canonical pair of quantiles like the sliders are: where they are let go comes back
-through a callback, and where they stand is said to them with the data.
+The lines show the same pair of quantiles as the sliders. Their position is sent to the browser with the data, and a
+callback receives it when a line is released.
 """
 
 import base64
@@ -61,7 +61,7 @@ def draw(
     """Draw the scatter of modules with its draggable lines.
 
     `from_auxiliary` is (modules,) bool, scored from B if adapted; `selected` is an index over all layers, -1
-    for none; `on_lines` is told of both quantiles when a line is let go, `on_module` of the index that is
+    for none; `on_lines` receives both quantiles when a line is released, `on_module` the index that is
     clicked.
     """
 

@@ -81,9 +81,9 @@ def read_situation(root: str) -> Situation:
 
 
 def submit(root: str, study: Study, label: str = "", arguments: tuple[str, ...] = ()) -> Job:
-    """Put a study into the queue; every job of the app comes this way.
+    """Put a study into the queue; every job of the app is submitted here.
 
-    Raises GpruneError if the queue refuses it, or it asks for what this server was not started for.
+    Raises GpruneError if the queue refuses it, or it needs remote code that this server does not allow.
     """
     require_trust(study.trust_remote_code)
     return queue.submit(Path(root), study, label=label, arguments=arguments)
@@ -96,9 +96,10 @@ def resume(root: str, job_id: str) -> Job:
 
 
 def start(root: str, study: Study, arguments: tuple[str, ...] = (), origin: str = "") -> Job | None:
-    """Submit a study, or find the job of a double click; None after the page was told why not.
+    """Submit a study and return its job; draw the error and return None if it cannot start.
 
-    `origin` is the run that its result is compared with; the one that is shown where left out.
+    A second click returns the job of the first. `origin` is the run to compare its result with, by default the
+    one on the page.
     """
     with components.show_errors():
         run_status.require_inputs(root, study)
@@ -115,7 +116,7 @@ def start_button(words: str, key: str, root: str, study: Study, place: Any = Non
 
 
 def begin_job(root: str, study: Study, title: str, arguments: tuple[str, ...], origin: str = "") -> Job | None:
-    """Submit a job, or find an active one that does the same; None after the page was told why not."""
+    """Submit a job, or return an active one with the same work; draw the error and return None if it is refused."""
     with components.show_errors():
         job = submit(root, study, title, arguments)
         state = st.session_state
@@ -153,9 +154,9 @@ def autostart(situation: Situation) -> bool:
 
 
 def run_of_active_job(situation: Situation, job: Job) -> Run | None:
-    """Return the run of a job once the job has written to it; until then its record is an earlier job's.
+    """Return the run of a job, or None until the job has written its record.
 
-    Where another process computes the same run, the job shares its work and the record is that one's.
+    If another process computes the same run, the record of that process is used.
     """
     run = situation.run_named(run_status.run_of_job(situation.root, job.id))
     if run is None or job.started is None:

@@ -164,7 +164,7 @@ def shared_share(windows: Array, sequences: Array, run: int) -> float:
     `run` is at most either length; the share is 0 without windows.
     """
     calibrated = set(_runs(sequences, run))
-    repeats = [each in calibrated for each in _runs(windows, run)]
+    repeats = [token_run in calibrated for token_run in _runs(windows, run)]
     return float(np.mean(repeats)) if repeats else 0.0
 
 

@@ -164,7 +164,7 @@ def _convert_hub_errors(source: HubSplit) -> Iterator[None]:
         "an embedded text"
     )
     if constants.HF_HUB_OFFLINE:
-        raise CorpusError(f"{dataset} and HF_HUB_OFFLINE forbids to download it. {remedy}")
+        raise CorpusError(f"{dataset} and HF_HUB_OFFLINE does not allow downloading it. {remedy}")
     try:
         yield
     except Exception as error:  # the client's transport errors have other classes in each of its versions

@@ -79,7 +79,7 @@ class TextName:
         """Raise SettingsError if the name has an option that is not in `options`; `kind` describes the text."""
         for option, _ in self.options:
             if option not in options:
-                rule = f"it takes {', '.join(options)}" if options else "it takes none and is read whole"
+                rule = f"it takes {', '.join(options)}" if options else "it has none and is read completely"
                 raise SettingsError(f"the text {self.text!r} is {kind} and has no option {option!r}: {rule}")
 
 
@@ -117,7 +117,7 @@ def _divide(text: str) -> tuple[str, str]:
     marks = [i for i, character in enumerate(text[: _LONGEST_PATH + 1]) if character == "#"]
     mark = next((i for i in reversed(marks) if i and path_exists(text[:i])), text.index("#"))
     if not text[:mark] or not text[mark + 1 :]:
-        raise SettingsError(f"the text {text!r} lacks a place or its options: type it like {EXAMPLE}")
+        raise SettingsError(f"the text {text!r} lacks a location or its options: type it like {EXAMPLE}")
     return text[:mark], text[mark + 1 :]
 
 
@@ -141,7 +141,7 @@ def _check_option(text: str, option: str, value: str) -> None:
         except ValueError as error:
             rule = f"{OPTIONS[option]}; either end may be left out"
             raise SettingsError(
-                f"documents={value[:60]} of the text {safe_parsing.quote(text)} is no slice: {rule}"
+                f"documents={value[:60]} of the text {safe_parsing.quote(text)} is not a slice: {rule}"
             ) from error
 
 

@@ -211,10 +211,10 @@ def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Ite
     fields: tuple[str, ...] = ()
     number = 0
     with plain_errors(name.base):
-        opened = dataset()
-        for batch in opened.iter(batch_size=batch_size):
+        stream = dataset()
+        for batch in stream.iter(batch_size=batch_size):
             # pandas uses the first values of rows longer than the header as an index
-            if opened.builder_name == "csv" and "__index_level_0__" in batch:
+            if stream.builder_name == "csv" and "__index_level_0__" in batch:
                 raise CorpusError(
                     f"{name.base!r} has more values in a row than columns in its header: quote texts with commas "
                     'in them, as in "one, two"'

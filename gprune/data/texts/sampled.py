@@ -110,7 +110,7 @@ def describe_sampling(sampling: Sampling) -> str:
 
 
 def _number(name: TextName, option: str, default: float, least: float, limit: float) -> float:
-    """Return the value of an option; it must be an integer if the default is one."""
+    """Return the value of an option; it must be an integer if the default is an integer."""
     typed, is_whole = name.option(option), isinstance(default, int)
     if not typed:
         return default

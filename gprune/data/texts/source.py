@@ -74,7 +74,7 @@ def resolve(
     if name.base in catalogue.HUB_TEXTS or name.base.startswith(HUB_PREFIX):
         return _hub(name, role, download, tokens, cache)
     if name.base in texts.NAMES:
-        return _embedded(name, role)
+        return _embedded_source(name, role)
     if sampled.is_sampled(name.base):
         words = sampled.describe_sampling(sampled.sampling_of(name))
         return Source(name, "sampled", f"written by the model itself ({words})")
@@ -137,8 +137,8 @@ def fields_of(source: Source) -> tuple[str, ...]:
 def _all_documents(source: Source) -> Iterator[str]:
     if source.kind == "sampled":
         raise CorpusError(
-            f"the text {source.name.text!r} is written by the model in a run and cannot be read without one"
-            ": start a run with it"
+            f"the text {source.name.text!r} is written by the model during a run and cannot be read outside "
+            "a run: start a run with it"
         )
     if source.kind == "embedded":
         yield from texts.documents(source.name.base, source.split)
@@ -152,7 +152,7 @@ def _split(name: TextName, role: Role, evaluation: str = "test") -> str:
     return name.option("split") or ("train" if role == "calibration" else evaluation)
 
 
-def _embedded(name: TextName, role: Role) -> Source:
+def _embedded_source(name: TextName, role: Role) -> Source:
     name.allow(("split", "documents"), "an embedded text")
     split = name.pick_split(_split(name, role), texts.SPLITS, SettingsError)
     return Source(name, "embedded", texts.DESCRIPTIONS[name.base].rstrip("."), split)

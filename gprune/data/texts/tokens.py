@@ -154,7 +154,7 @@ def _token_stream(source: Source, tokenizer: Any, limit: int | None) -> Array:
     if tokenizer is None:
         raise CorpusError(
             f"the text {source.name.text!r} cannot be tokenised: the model's folder has no tokenizer. "
-            "Save the tokenizer's files beside the model"
+            "Save the tokenizer's files in the model folder"
         )
     pieces: list[Array] = []
     count = 0

@@ -85,7 +85,7 @@ def _require_single(task: str) -> None:
     """Refuse a group, which has no rows of its own, and a task that reads its own data set."""
     if [name for name, _ in _single_tasks(task)] != [task]:
         raise SettingsError(
-            f"{task!r} is a group of lm-eval, whose rows are those of its tasks: name these, or leave "
+            f"{task!r} is a group of lm-eval without rows of its own: name its tasks, or leave "
             "evaluation.task_folder empty"
         )
     if "class" in task_definition(task):
@@ -301,8 +301,8 @@ def _load_cached(source: TaskSource, few_shot: int | None, _changed: int) -> Loa
         task.set_config("num_fewshot", count)
         if rows and count >= len(rows):
             raise CorpusError(
-                f"the task {source.task!r} has {len(rows)} rows, too few for {count} examples beside each question: "
-                "add rows, or set evaluation.few_shot to less"
+                f"the task {source.task!r} has {len(rows)} rows, too few for {count} few-shot examples per question: "
+                "add rows, or lower evaluation.few_shot"
             )
     return loaded
 
@@ -325,11 +325,11 @@ def _require_figure(name: str, loaded: Loaded) -> None:
     if name not in loaded["tasks"] and not (group is not None and group.has_aggregation):
         members = ", ".join(sorted(loaded["tasks"]))
         raise SettingsError(
-            f"{name!r} is a collection of lm-eval's tasks without a figure of its own: name those that you want "
+            f"{name!r} is a collection of lm-eval's tasks without a score of its own: name some of them "
             f"({sentence(members, 120)})"
         )
     if any(getattr(task, "MULTIMODAL", False) for task in loaded["tasks"].values()):
-        raise SettingsError(f"the task {name!r} shows images or plays sound: only tasks of text are measured")
+        raise SettingsError(f"the task {name!r} has images or sound: only text tasks are measured")
 
 
 def _with_rows(source: TaskSource, rows: list[Row]) -> dict[str, Any]:

@@ -109,13 +109,13 @@ def _common_tasks(answers: Iterable[Answer]) -> tuple[str, ...]:
     return tuple(task for task in first_tasks if all(task in tasks for tasks in tasks_by_row))
 
 
-def _compared(answer: Answer, tasks: Sequence[str]) -> list[Accuracy]:
+def _compared_accuracies(answer: Answer, tasks: Sequence[str]) -> list[Accuracy]:
     return [item for item, _ in answer.accuracies if item.task in tasks]
 
 
 def _accuracies(answer: Answer, tasks: Sequence[str], rule: str, error: bool = False) -> dict[str, float]:
     """Return the mean accuracy and that of every task, or their standard errors, in points."""
-    compared = _compared(answer, tasks)
+    compared = _compared_accuracies(answer, tasks)
     if not compared:
         return {}
     mean = accuracy.mean_accuracy(compared, rule)
@@ -204,7 +204,7 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
         return cells.spell_out(cells.without_single_tasks(values))
     measured = list(dict.fromkeys(name for row in rows[rule] for name in row.values))
     columns = [(name, rule) for name in measured if not name.startswith(derived.ACCURACY)]
-    columns += [(derived.ACCURACY, each) for each in accuracy.RULES if derived.ACCURACY in measured]
+    columns += [(derived.ACCURACY, rule) for rule in accuracy.RULES if derived.ACCURACY in measured]
     columns += [(name, rule) for name in measured if cells.is_single(name) and table.name == cells.MAIN]
     table_lines = []
     for index, answer in enumerate(answers):
@@ -232,6 +232,7 @@ def _cell(row: StudyRow, column: str) -> str:
     if column not in row.values:
         return ""
     text = cells.format_number(row.values[column], column) + row.marks.get(column, "")
+    # standard errors of perplexities and accuracies are in the CSV only
     if is_ranked(column):
         return text
     return cells.format_with_error(text, row.errors.get(column, NAN), cells.decimals(column))
@@ -316,9 +317,9 @@ def _accuracy_notes(answers: Sequence[Answer], tasks: Sequence[str]) -> list[str
     if other_tasks := [task for task in all_tasks if task not in tasks]:
         notes.append(f"not in the means, since not every row has them: {', '.join(other_tasks)}")
     if tasks:
-        chance = accuracy.mean_accuracy(_compared(rows[0], tasks), accuracy.RULES[0]).chance
+        chance = accuracy.mean_accuracy(_compared_accuracies(rows[0], tasks), accuracy.RULES[0]).chance
         guessing = f"; guessing scores {100.0 * chance:.1f}" if chance == chance else ""
-        limits = sorted({item.limit for answer in rows for item in _compared(answer, tasks)})
+        limits = sorted({item.limit for answer in rows for item in _compared_accuracies(answer, tasks)})
         size = ", ".join(f"at most {limit} documents of each" if limit else "all documents" for limit in limits)
         task_count = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
         notes.append(f"accuracy in points, the mean over {task_count} ({', '.join(tasks)}; {size}){guessing}")

@@ -225,7 +225,7 @@ def load(cache: Path, name: str, table: str) -> Reproduced | None:
     if table not in index["tables"]:
         return None
     try:
-        return _reproduced(table, index["tables"][table])
+        return _read_reproduction(table, index["tables"][table])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         location = f"the table {safe_parsing.quote(table)} in {folder / INDEX}"
         reason = safe_parsing.sentence(repr(error), 160)
@@ -240,7 +240,7 @@ def _reproduction(folder: Path) -> Reproduction | None:
     return Reproduction(folder.name, folder, scale=index["scale"], tables=tuple(map(str, index["tables"])), **texts)
 
 
-def _reproduced(name: str, entry: dict[str, Any]) -> Reproduced:
+def _read_reproduction(name: str, entry: dict[str, Any]) -> Reproduced:
     return Reproduced(
         name=name,
         title=str(entry["title"]),

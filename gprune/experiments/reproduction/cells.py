@@ -105,11 +105,11 @@ def published_figures(name: str, is_derived: bool, series: Series, rule: str) ->
     model = measured_by_paper if measured_by_paper and (name == MAIN or is_derived) else published.MODELS[0]
     title = f"published, {model}, not measured here: its texts and sample counts are the paper's; {PUBLISHED}"
     if is_derived:
-        return spell_out(_derived(name, model)), title
+        return spell_out(_derived_table(name, model)), title
     return (_table(name, model, rule), title) if name in published.TABLES else (pd.DataFrame(), "")
 
 
-def _derived(name: str, model: str) -> pd.DataFrame:
+def _derived_table(name: str, model: str) -> pd.DataFrame:
     frames = {rule: claims.main_frame(model, rule) for rule in accuracy.RULES}
     values = without_single_tasks(under_both_rules(_gap if name == GAP else gains.gain_by_retention, frames))
     return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)

@@ -112,7 +112,7 @@ def _case(series: Series, retention: float, status: HoldoutStatus, answers: Sequ
     return Case(short(series.model), retention, status.text, status.unseen, losses, pending)
 
 
-def _measured(all_series: Sequence[Series], series_blocks: Sequence[Block], command: str) -> list[str]:
+def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[Block], command: str) -> list[str]:
     """Return command, models, texts, sizes and seeds, and how differences are judged."""
     scale, versions = all_series[0].scale, code()
     lengths = sorted({value.length for block in series_blocks for answer in block.answers for value in answer.values})
@@ -191,17 +191,17 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
     cases = [case for block in series_blocks for case in block.cases]
     paragraphs = [
         "# A fair comparison",
-        "Each method beside what people would otherwise use, and beside controls: the same learning on one "
-        "module a layer, on random modules, on shuffled ones, without RASA, and the base metrics at one ratio "
-        "with nothing learned. All numbers were measured here.",
-        *_measured(all_series, series_blocks, command),
-        "*Given* are the texts of a method, whether anything was learned, and its forward and backward "
-        "passes of the dense model over as many tokens as a calibration set has.",
+        "Each method is compared with common alternatives and with controls: the same learning on one module per "
+        "layer, on random modules, on shuffled modules, without RASA, and the base metrics at one ratio with "
+        "nothing learned. All numbers were measured here.",
+        *_describe_measurement(all_series, series_blocks, command),
+        "*Given* lists the texts of a method, its learning steps, and its forward and backward passes of the "
+        "dense model. One pass reads as many tokens as a calibration set has.",
         *_claims(CLAIMS, cases, 2),
         *(line for block in series_blocks for line in _study_block(block)),
         "## What the parts change",
-        "Of the first seed: the share of the rank drift's variance that lies between the modules, their "
-        "initialization and random modules; and the share of the decisions that would change without each part.",
+        "Both shares are from the first seed: the variance of the rank drift that lies between the modules, their "
+        "initialization and random modules; and the decisions that change without each part.",
         Table.of(_EFFECT_HEADS, [row for block in series_blocks for row in _effects(block)]).markdown(),
     ]
     return "\n\n".join(paragraphs) + "\n"
@@ -267,7 +267,7 @@ REPAIR_CLAIMS = tuple(
         ("a repair on A and B makes GPrune better on their corpora", _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), HOME),
         ("and on unseen text", _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), UNSEEN),
         (
-            "text that the model writes, beside A and B, makes it better on unseen text",
+            "text that the model writes, added to A and B, makes it better on unseen text",
             *(_SAMPLED.of(GPRUNE), _BOTH.of(GPRUNE), UNSEEN),
         ),
         ("and costs nothing on their corpora", _SAMPLED.of(GPRUNE), _BOTH.of(GPRUNE), HOME),
@@ -284,15 +284,15 @@ REPAIR_CLAIMS = tuple(
 )
 _HEAD = (
     "# Repairs, and a recipe that chooses one",
-    "The masks of each method when the weights that they keep are repaired, every method with the same texts. All "
-    "numbers were measured here. Repairs are in closed form. Learned scales follow some of them: *numbers learned* "
-    "counts the factors and biases that were trained for it. No other weight was trained.",
+    "Each method's masks, with the kept weights repaired on the same texts for every method. All numbers were "
+    "measured here. Repairs are in closed form. Some are followed by learned scales: *numbers learned* counts their "
+    "trained factors and biases. No other weight was trained.",
     "*In-domain* is the mean over texts of the corpora of A and B, *unseen* over the others; both are the "
-    "change of perplexity to the same masks without any repair. `self` is text that the dense model wrote.",
+    "change of perplexity from the same masks without repair. `self` is text that the dense model wrote.",
 )
 _DEVELOPMENT = (
-    "A development model: the weights by which repairs and recipes are chosen were fixed on it, so that what "
-    "the choice brings here is no test of it."
+    "A development model: the weights of the criterion that chooses repairs and recipes were set on it, so its "
+    "results do not test the choice."
 )
 
 
@@ -309,7 +309,7 @@ def _chapter(store: Store, series: Series, command: str) -> str:
         [
             f"## {name}",
             *([_DEVELOPMENT] if name in development_models() else []),
-            *_measured([series], series_blocks, command),
+            *_describe_measurement([series], series_blocks, command),
             *_claims(REPAIR_CLAIMS, cases, 3),
             *_recipe(series_blocks),
             *(line for block in series_blocks for line in _block_table(block, "repair", _SEEN, _repair_cells, 3)),
@@ -321,8 +321,8 @@ def _recipe(series_blocks: Sequence[Block]) -> list[str]:
     ratios = ("against the best baseline as published", "against its own masks unrepaired")
     return [
         "### The recommended recipe on unseen text",
-        "Ratios of perplexity, geometric means over the unseen texts; below 1 the recipe is better. At most "
-        f"{' and '.join(map(str, _LEAST))} were asked of the first two. The best baseline is chosen in hindsight.",
+        "Ratios of perplexity, geometric means over the unseen texts; below 1 the recipe is better. The targets "
+        f"of the first two are at most {' and '.join(map(str, _LEAST))}. The best baseline is chosen in hindsight.",
         Table.of(
             ("model", *ratios, "against the best baseline with the same choice"),
             (

@@ -21,12 +21,12 @@ from gprune.system.errors import MethodError
 BINS = 5
 HISTOGRAM_BINS = 50
 OVERLAP_NOTE = (
-    "mean over layers, ± over layers or, of several seeds, over these; a shared k-means seed alone makes "
-    "partitions agree, hence the controls"
+    "mean over layers; ± is over layers, or over seeds if there are several. The shared k-means seed alone makes "
+    "partitions agree, so controls use another seed"
 )
 SWAP_NOTE = (
-    "mean over layers, ± over layers or, of several seeds, over these; the size of the drift is the same in both "
-    "orders of the texts, so a swap says something of direction-aware profiles and of groups from one text only"
+    "mean over layers; ± is over layers, or over seeds if there are several. The size of the drift is the same in "
+    "both orders of the texts, so a swap only tests direction-aware profiles and groups from one text"
 )
 RETAINED_NOTE = "fraction of the neurons that is kept, modules in five bins of rising mean rank drift"
 JACCARD_NOTE = (
@@ -157,13 +157,13 @@ SHOWN = {
 """measures that a table of bins shows; the others belong to its sister"""
 
 
-# inference speed (appendix): ratios are to the dense model of the same run and repetition
+# inference speed (appendix): ratios are relative to the dense model of the same run and repetition
 
 SPEED_NOTE = (
-    "ratios are to the dense model of the same run: a run has GPrune on one metric, so that three runs make "
-    "the table, each with the dense model beside; the row `dense` is that of the first. Whole is all new "
-    "tokens in the time of prompt and decoding (the paper's measure), graph a decoding by captured CUDA "
-    "graph; ± is the interquartile range over the repetitions"
+    "ratios are relative to the dense model of the same run. A run has GPrune on one metric, so the table combines "
+    "three runs; the row `dense` is from the first. Whole: new tokens per second of prompt and decoding (the "
+    "paper's measure); graph: decoding with a captured CUDA graph; ± is the interquartile range over the "
+    "repetitions"
 )
 _PHASES = ("whole", "prefill", "decode")
 _PARTS = {"flap": ("dense", "llm_pruner", "flap"), "wanda_sp": ("wanda_sp",), "twflap": ("fang",)}

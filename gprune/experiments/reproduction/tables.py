@@ -153,13 +153,13 @@ _FINE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
 
 
 def fine_grained(series: Series) -> list[Row]:
-    """Return one design choice at a time, the others as the paper has them."""
+    """Return the rows in which one design choice is varied at a time; the others are the paper's."""
     names = ("component", "design dimension", "variant")
     return [Row(dict(zip(names, labels, strict=True)), series.study(changes=changes)) for *labels, changes in _FINE]
 
 
 def calibration_samples(series: Series) -> list[Row]:
-    """Return fewer samples for more epochs, in the paper's fractions; never fewer samples than shards."""
+    """Return the rows with fewer samples and more epochs, in the paper's ratios; at least one sample a shard."""
     scale, sizes = series.scale, []
     for divisor, epochs in _SAMPLES:
         samples = max(series.base.calibration.shards, scale.samples // divisor)
@@ -316,15 +316,15 @@ def _repair_rows(series: Series, **where: Any) -> list[Row]:
     return rows
 
 
-_SEEDS_NOTE = "the spread is divided by the number of seeds (population), as in the paper's table"
+_SEEDS_NOTE = "the standard deviation is that of the population (ddof 0), as in the paper's table"
 _DERIVED = "computed from the rows of the main table; only results that are there enter it"
 _GAP = "distance of base metrics, before and after GPrune (section 4)"
 _GAIN = "what GPrune changes at every retention (section 4)"
-_FAIR = "every method beside its controls, over seeds (not in the paper)"
+_FAIR = "every method and its controls, over seeds (not in the paper)"
 _REPAIR = "masks times repairs, and what a choice among them gives (not in the paper)"
 
 
-def _published(name: str, rows: Callable[[Series], list[Row]], note: str = "") -> PaperTable:
+def _published_table(name: str, rows: Callable[[Series], list[Row]], note: str = "") -> PaperTable:
     return PaperTable(name, PUBLISHED[name], rows, note)
 
 
@@ -332,19 +332,19 @@ TABLES: dict[str, PaperTable] = {
     table.name: table
     for table in (
         PaperTable("main", f"{PUBLISHED['main']}, under both accuracy rules", main),
-        _published("ablation", ablation),
-        _published("calibration-pair", calibration_pair),
-        _published("multi-dataset", multi_dataset),
-        _published("fine-grained", fine_grained),
-        _published("module-overlap", figures.module_overlap, figures.OVERLAP_NOTE),
-        _published("calibration-samples", calibration_samples),
-        _published("seeds", seeds, _SEEDS_NOTE),
+        _published_table("ablation", ablation),
+        _published_table("calibration-pair", calibration_pair),
+        _published_table("multi-dataset", multi_dataset),
+        _published_table("fine-grained", fine_grained),
+        _published_table("module-overlap", figures.module_overlap, figures.OVERLAP_NOTE),
+        _published_table("calibration-samples", calibration_samples),
+        _published_table("seeds", seeds, _SEEDS_NOTE),
         PaperTable("quantile-sweep", "sweep of RASA's quantiles (appendix, detailed settings)", quantile_sweep),
-        _published("figure-1a", figures.figure_1a),
-        _published("figure-1b", figures.figure_1b, figures.SWAP_NOTE),
-        _published("figure-3a", figures.figure_3, figures.RETAINED_NOTE),
-        _published("figure-3b", figures.figure_3, figures.JACCARD_NOTE),
-        _published("speed", figures.speed_rows, figures.SPEED_NOTE),
+        _published_table("figure-1a", figures.figure_1a),
+        _published_table("figure-1b", figures.figure_1b, figures.SWAP_NOTE),
+        _published_table("figure-3a", figures.figure_3, figures.RETAINED_NOTE),
+        _published_table("figure-3b", figures.figure_3, figures.JACCARD_NOTE),
+        _published_table("speed", figures.speed_rows, figures.SPEED_NOTE),
         PaperTable("metric-gap", _GAP, compared_methods, _DERIVED, is_derived=True),
         PaperTable("gain-by-retention", _GAIN, compared_methods, _DERIVED, is_derived=True),
         PaperTable(FAIR, _FAIR, fair_rows, scale="study"),

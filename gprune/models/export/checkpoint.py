@@ -1,11 +1,11 @@
-"""Save pruned models as folders that others load, read them back, and tell whether they are still the same.
+"""Save pruned models as folders that other tools load, read them back, and check that they are unchanged.
 
 A folder holds safetensors, a configuration, the tokenizer, a model card and ``pruning.json``. Where layers differ
 in width, it also holds the modelling file that builds such layers: it loads with ``trust_remote_code=True`` where
 this project is not installed, and with plain ``from_pretrained`` after ``register()``. A model whose layers all
 have the same width is an ordinary one (`ordinary`), which loads by plain ``from_pretrained`` anywhere.
 
-A saved model is compared with the live one, and later with the answer in its folder.
+A saved model is compared with the live one, and later with the logits in its folder.
 """
 
 import contextlib
@@ -127,7 +127,7 @@ def load_verified(folder: Path) -> nn.Module:
     with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
         fault = checksums.find_damage(folder)
         if fault:
-            raise CheckpointError(f"{fault}: run the study again, it is made anew and finished stages are kept")
+            raise CheckpointError(f"{fault}: run the study again to recompute it, finished stages are kept")
     record = read_record(folder)
     with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
         model = _read(folder, "auto")

@@ -113,7 +113,7 @@ def vocabulary_of(tokenizer: Any, size: int) -> Vocabulary:
     model = values["model"]
     if model["type"] != "BPE" or model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
         raise CheckpointError(
-            f"the tokenizer is of type {model['type']!r}, llama.cpp is given byte-pair encodings only"
+            f"the tokenizer is of type {model['type']!r}, only byte-pair encodings can be written for llama.cpp"
         )
     merges = [tuple(pair.split(" ", 1) if isinstance(pair, str) else pair) for pair in model["merges"]]
     tokens, kinds = _tokens(values, size)
@@ -141,7 +141,7 @@ def _tokens(values: dict[str, Any], size: int) -> tuple[list[str], list[int]]:
     if max(texts) >= size:
         raise CheckpointError(
             f"the tokenizer has {max(texts) + 1} tokens, the model {size}: token {texts[max(texts)]} has no embedding. "
-            "Take it out of the tokenizer, or prune the model whose embeddings were resized to the tokenizer"
+            "Remove it from the tokenizer, or prune the model whose embeddings were resized to the tokenizer"
         )
     for number, text in texts.items():
         if model.get("byte_fallback") and _BYTE_TOKEN.fullmatch(text):
@@ -168,7 +168,7 @@ def _scores(tokens: list[str], kinds: list[int], merges: list[tuple[str, ...]]) 
         if unmerged is not None:
             raise CheckpointError(
                 f"the tokenizer does not merge {unmerged[0]!r} and {unmerged[1]!r}, which llama.cpp would merge "
-                f"into its token {text!r}: the model would be given other tokens"
+                f"into its token {text!r}: the model would get different tokens"
             )
     return [-float(rank[text]) if text in rank else _NEVER_MERGED for text in tokens]
 
@@ -295,22 +295,22 @@ def _tensors(model: Any, factors: Array | None, dtype: np.dtype[Any]) -> Iterato
             continue
         values = tensor.float()
         if any(f".{part}." in name for part in _ROTATED):
-            values = _interleaved(values, model.model.layers[0].self_attn.head_dim)
+            values = _interleave(values, model.model.layers[0].self_attn.head_dim)
         deci_name = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if deci_name is None:
             raise CheckpointError(f"llama.cpp's deci architecture has no place for {name}")
-        yield deci_name, _converted(name, values, dtype)
+        yield deci_name, _convert_tensor(name, values, dtype)
     if factors is not None:
         yield "rope_freqs.weight", factors
 
 
-def _interleaved(tensor: torch.Tensor, head_width: int) -> torch.Tensor:
+def _interleave(tensor: torch.Tensor, head_width: int) -> torch.Tensor:
     """Reorder the rows of each head, so that channels that rotate together are neighbours, as in deci."""
     halves = tensor.reshape(-1, 2, head_width // 2, *tensor.shape[1:])
     return halves.transpose(1, 2).reshape(tensor.shape)
 
 
-def _converted(name: str, values: torch.Tensor, dtype: np.dtype[Any]) -> Array:
+def _convert_tensor(name: str, values: torch.Tensor, dtype: np.dtype[Any]) -> Array:
     array: Array = values.contiguous().numpy()
     if array.ndim == 1 or dtype == array.dtype:
         return array

@@ -138,7 +138,7 @@ def read_record(folder: Path) -> PruningRecord:
         return PruningRecord.model_validate_json(contents(path, "it"))
     except FileNotFoundError as error:
         raise CheckpointError(
-            f"the folder {str(folder)!r} has no {PRUNING_FILE}, so it is no pruned checkpoint: name the folder of one"
+            f"the folder {str(folder)!r} has no {PRUNING_FILE}, so it is not a pruned checkpoint: choose another"
         ) from error
     except (ValidationError, UnreadableError) as error:
         reason = str(error)

@@ -1,9 +1,9 @@
 """Find the stock model that equals a pruned model with layers of one width.
 
 Ordinary families have one FFN width and one number of key/value groups for all layers. A pruned model with equal
-widths is one of them, only narrower, and needs no code of ours. Biases that a repair has added stand where the
-family's own switches put some, with zeros beside them. Where the family has none, or takes no such number of heads,
-another family that computes the same may hold the model.
+widths is one of them, only narrower, and needs no code of ours. Biases that a repair has added need
+a configuration of the family that has biases there; its other biases are zero. If the family has none, or does not
+allow the number of heads, another family with the same computation may hold the model.
 """
 
 import contextlib

@@ -65,8 +65,8 @@ def _padded_config(pruned: Any, repaired_by: str) -> Any:
     config, layout = pruned.config, dense_layout(pruned)
     if layout.text:
         raise CheckpointError(
-            f"a padded {layout.label} is not made here, as parts stand beside its language model: use the pruned "
-            "folder itself"
+            f"{layout.label} cannot be padded, because it has parts other than its language model: use the "
+            "pruned folder itself"
         )
     biases = {name for name in pruned.state_dict() if name.endswith(".bias")}
     for family, values in ordinary.stock_candidates(pruned):

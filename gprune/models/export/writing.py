@@ -53,7 +53,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(file: Path) -> Iterator[Path]:
-    """Yield a path to write one file to; otherwise as `new_folder`."""
+    """Yield a temporary path for one file, which is renamed at the end; for errors see `new_folder`."""
     with as_checkpoint_error(f"the model cannot be saved as {str(file)!r}"):
         file.parent.mkdir(parents=True, exist_ok=True)
         with replace_file(file) as partial:

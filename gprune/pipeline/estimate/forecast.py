@@ -111,9 +111,9 @@ class Forecast:
         """Return the stage with the highest peak, the memory of the machine, and the time."""
         memory = f"{amount(self.capacity.host)} of memory"
         if self.case.gpu:
-            memory = f"{self.capacity.device} with {amount(self.capacity.card)}, beside {memory}"
+            memory = f"{self.capacity.device} with {amount(self.capacity.card)}, and {memory}"
         if not self.stages:
-            return f"nothing that needs the model is left to be made; there is {memory}"
+            return f"no missing stage needs the model; there is {memory}"
         peaks = {stage.title: self.on_device(stage.need, stage.need.batch) for stage in self.stages}
         title = max(peaks, key=lambda name: peaks[name])
         time = "the time left shows after the first batch"
@@ -134,7 +134,7 @@ class Forecast:
         needed, free = max((self.on_host(s.need, s.need.batch) for s in self.stages), default=0.0), self.capacity.free
         shortage = (
             f"only {amount(free)} of this machine’s memory are free now, and the run takes about {amount(needed)}: "
-            "close what else uses it, or set smaller batches"
+            "close other programs, or set smaller batches"
         )
         return tuple(filter(None, (self.case.model.note, shortage if needed > free and not self.refusal else "")))
 
@@ -193,7 +193,7 @@ def count_gpus(model: Dimensions, width: int, capacity: Capacity) -> int:
 
 
 def require_room(estimate: Forecast | None, listener: Listener, anyway: bool) -> None:
-    """Report a run's estimate to its listener; TooLarge if it cannot fit on this machine and not `anyway`."""
+    """Report a run's estimate to its listener. Raises TooLarge if it cannot fit here, unless `anyway`."""
     if estimate is None or not estimate.stages:
         return
     refusal = estimate.refusal

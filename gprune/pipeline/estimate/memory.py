@@ -23,13 +23,13 @@ KRYLOV = 12
 """blocks of half as many directions as there are components, in gprune.pruning.calibration.principal"""
 OPTIMIZER = 32
 """bytes of a trained number: its value, gradient and Adam's state, in use and as they were after the last step"""
-_WIDE = 8
-"""bytes of a number of the statistics"""
+_STATISTIC_BYTES = 8
+"""bytes of a float64 number, as the statistics are stored"""
 _LOGITS = 2**24
 """logits that perplexity and the gradients of contexts hold at a time"""
 _LEARNING_LOGITS = {True: 2**25, False: 2**18}
 """logits that learning holds at a time, on a GPU and on a CPU, but those of 64 tokens at least"""
-_PIECE = {True: 2**25, False: 2**17}
+_WIDENED_ACTIVATIONS = {True: 2**25, False: 2**17}
 """activations that statistics widen to float32 at a time, on a GPU and on a CPU"""
 
 
@@ -129,16 +129,16 @@ def _calibration_passes(
 
 
 def _statistics(_: StageId, case: Case) -> MemoryNeed:
-    """Estimate the pass for moments and strongest positions; one for positions alone takes less."""
+    """Estimate the pass for moments and strongest positions; an upper bound for positions alone."""
     calibration, units, shape = case.study.calibration, case.model.units, case.model.shape
-    # value, position and sequence of the strongest activations; the shards that a batch changes are there twice
+    # value, position and sequence of the strongest activations; shards that a batch updates are held twice
     strongest = 12.0 * calibration.positions * shape.layers * shape.neurons
-    piece = min(_PIECE[case.gpu], calibration.batch * calibration.length * shape.neurons)
+    activations = min(_WIDENED_ACTIVATIONS[case.gpu], calibration.batch * calibration.length * shape.neurons)
     return _calibration_passes(
         case,
         per_sequence=8.0 * (units + shape.layers * shape.neurons),
-        host=strongest + 3 * calibration.shards * units * _WIDE,
-        fixed=2 * strongest + (2.0 * calibration.shards + 8) * units * _WIDE + 8 * piece,
+        host=strongest + 3 * calibration.shards * units * _STATISTIC_BYTES,
+        fixed=2 * strongest + (2.0 * calibration.shards + 8) * units * _STATISTIC_BYTES + 8 * activations,
     )
 
 
@@ -152,7 +152,7 @@ def _contexts(_: StageId, case: Case) -> MemoryNeed:
 
 def _context_statistics(stage: StageId, case: Case) -> MemoryNeed:
     calibration, shape, count = case.study.calibration, case.model.shape, case.study.contexts.count
-    moments, groups = 2.0 * calibration.shards, shape.layers * count * shape.neurons * _WIDE
+    moments, groups = 2.0 * calibration.shards, shape.layers * count * shape.neurons * _STATISTIC_BYTES
     per_sequence, fixed = 4.0 * shape.layers * 2 * count * calibration.length, groups * (moments + 6)
     if "forward" not in stage.variant:
         per_sequence += case.backward(calibration.length)
@@ -177,7 +177,7 @@ def _masks(stage: StageId, case: Case) -> MemoryNeed | None:
     if method.foreign:
         return MemoryNeed(case.weights)
     if method.decision == "sequential":
-        return _calibration_passes(case, host=2 * stream, fixed=8.0 * _PIECE[case.gpu])
+        return _calibration_passes(case, host=2 * stream, fixed=8.0 * _WIDENED_ACTIVATIONS[case.gpu])
     return _least_squares(case, stream, 1.0) if method.layered else None
 
 
@@ -193,11 +193,11 @@ def _least_squares(case: Case, streams: float, share: float, weights: float = 0.
     """Estimate least squares for a share of a layer's inputs, between `streams` of all sequences."""
     hidden, inputs = case.model.shape.hidden, share * max(case.model.shape.neurons, case.model.channels)
     # moments of the inputs in float64, then a damped copy, its inverse and the weights
-    moments, product = _WIDE * inputs * inputs, 4 * inputs * inputs
+    moments, product = _STATISTIC_BYTES * inputs * inputs, 4 * inputs * inputs
     # CUDA's inverse takes a second array of its size
-    inverse = (3 if case.gpu else 2) * moments - product + 2 * _WIDE * inputs * hidden
+    inverse = (3 if case.gpu else 2) * moments - product + 2 * _STATISTIC_BYTES * inputs * hidden
     # a repair has three cross moments with the dense stream
-    crossed = 3 * _WIDE * inputs * hidden if weights else 0.0
+    crossed = 3 * _STATISTIC_BYTES * inputs * hidden if weights else 0.0
     return _calibration_passes(
         case,
         per_sequence=4.0 * case.study.calibration.length * (inputs + (2 * hidden if weights else 0)),
@@ -286,7 +286,7 @@ def _weights(stage: StageId, case: Case) -> MemoryNeed:
     """Estimate work on weights alone: the model in host memory, or one layer's neurons compared."""
     model, shape = case.model, case.model.shape
     if stage.kind in ("clusters", "partition"):
-        distances = 6.0 * _WIDE * shape.neurons * max(case.study.modularization.candidates)
+        distances = 6.0 * _STATISTIC_BYTES * shape.neurons * max(case.study.modularization.candidates)
         return MemoryNeed(case.weights, fixed=8.0 * shape.neurons * shape.neuron_weights + distances)
     # the largest matrix is checked in copies of float32
     copies = 12.0 * max(model.vocabulary, shape.neurons) * shape.hidden

@@ -1,8 +1,8 @@
 """The records that runs leave, `<cache>/runs/<run>/run.json`, and the notes of a person beside them.
 
 A record may be damaged, from another version or made by hand. The fields that a page, a table or a later run relies on
-are checked here; fields may be absent, and fields that nobody reads may be anything. The record of a run that goes on
-names its owner: by number and create time on this machine, and by the run's lock on another one.
+are checked here; fields may be absent, and fields that nobody reads may be anything. The record of an active
+run has its owner. On this machine, the pid and create time tell if the owner is alive; on another, the run's lock does.
 """
 
 import os
@@ -29,7 +29,7 @@ LONGEST_RUN_NAME = 80
 """characters"""
 INTERRUPTED = "interrupted"
 """the state of a run that a signal has ended, or that reads as running while no process is at work on it"""
-REMEDY = "run its study again, which finds every finished stage and writes the record anew"
+REMEDY = "run its study again, which rewrites the record and reuses finished stages"
 """what is to be done where a record cannot be read"""
 _STATES = ("running", "done", "failed", "cancelled", INTERRUPTED)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,160}")
@@ -100,7 +100,7 @@ def parse_record(data: bytes, source: str) -> dict[str, Any]:
     try:
         _Record.parse(values, UnreadableError)
     except UnreadableError as error:
-        raise UnreadableError(safe_parsing.sentence(f"{source} is no record of a run: {error}")) from error
+        raise UnreadableError(safe_parsing.sentence(f"{source} is not a record of a run: {error}")) from error
     return values
 
 
@@ -216,11 +216,11 @@ def _parse_notes(path: Path, _: Stamp) -> tuple[RunNotes, str]:
         return RunNotes.parse(safe_parsing.json_file(path, f"the file {path}")), ""
     except (SettingsError, UnreadableError) as error:
         reason = safe_parsing.sentence(error, 200)
-        return RunNotes(), f"the name cannot be read, saving writes it anew ({reason})"
+        return RunNotes(), f"the name cannot be read; saving replaces it ({reason})"
 
 
 def save_notes(store: Store, run: str, run_notes: RunNotes) -> None:
-    """Write the notes on a run; StoreError without such a run, or if the cache cannot be written."""
+    """Write the notes on a run. Raises StoreError if it does not exist or cannot be written."""
     folder = store.folder("runs", run)
     if not (folder / RECORD).exists():
         raise StoreError(f"there is no run {run!r} in {store.root} any more: choose another one")

@@ -176,7 +176,7 @@ class Run:
         return self.read(stage) if self.has_result(stage) else None
 
     def require(self, value: T | None, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return a value unless it is empty; MissingResultError then names the declared result."""
+        """Return a value. Raises MissingResultError with the declared result if it is empty."""
         if not value:
             raise MissingResultError(declare(self.graph, *args, **kwargs).title)
         return value

@@ -161,7 +161,7 @@ class RunContext:
             decoder = self.__dict__.get("decoder")
             sizes = devices.describe_memory(error, devices.MACHINE if decoder is None else decoder.device)
             raise SettingsError(
-                f"{title}: memory ran out ({sizes}): use dtype bfloat16, close what else uses the memory, or "
+                f"{title}: memory ran out ({sizes}): use dtype bfloat16, close other programs, or "
                 "choose a smaller model"
             ) from error
 

@@ -99,7 +99,7 @@ def embed_sequences(decoder: Decoder, tokens: Tokens, batch: int, copies: float 
         ids = torch.from_numpy(tokens.ids[start : start + batch].astype(np.int64))
         if len(ids) not in calls:
             calls[len(ids)] = _calls(decoder, ids)
-        blocks.append(Block(_embedded(decoder, ids).to(device), calls[len(ids)]))
+        blocks.append(Block(_embed(decoder, ids).to(device), calls[len(ids)]))
     return blocks
 
 
@@ -124,7 +124,7 @@ def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
     return calls
 
 
-def _embedded(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
+def _embed(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
     """Return (sequences, length, hidden) input of the first layer."""
     reached: list[torch.Tensor] = []
 

@@ -59,7 +59,7 @@ def _group_layer(affinity: Array, released: bool) -> Array:
     size = neurons // (contexts + 1)
     sums = affinity.sum(axis=1, keepdims=True)
     joint = (affinity / np.where(sums > 0, sums, 1)).sum(axis=0)
-    shared = _shared(affinity, size, np.zeros(neurons) if released else joint)
+    shared = _shared_group(affinity, size, np.zeros(neurons) if released else joint)
     labels = np.full(neurons, contexts, dtype=np.int32)
     if released:
         # reversed, because the released code gives ties to the last context and the code below to the first
@@ -69,7 +69,7 @@ def _group_layer(affinity: Array, released: bool) -> Array:
     return labels
 
 
-def _shared(affinity: Array, size: int, preference: Array) -> Array:
+def _shared_group(affinity: Array, size: int, preference: Array) -> Array:
     """Return (neurons,) bool, True for the `size` neurons of the shared group."""
     # fewer than `size` neurons have joined, so the best `size` of the others are among the best 2 * size
     order = np.argsort(-affinity, axis=1, kind="stable")[:, : 2 * size]

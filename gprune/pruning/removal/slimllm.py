@@ -67,7 +67,7 @@ def layer_unit_counts(change: Array, shape: ModelShape, target: float) -> tuple[
     of key/value groups is rounded; neurons make up the difference, so that the budget is met to within one neuron.
     Raises MethodError if the target cannot be reached with these layers.
     """
-    pruned = _pruned(change)
+    pruned = _pruned_layers(change)
     part = replace(shape, layers=len(pruned))
     inner = 1 - (1 - target) * shape.layers / len(pruned)
     smallest = (shape.group_weights + shape.neuron_weights) * part.layers / part.decoder_weights
@@ -85,7 +85,7 @@ def layer_unit_counts(change: Array, shape: ModelShape, target: float) -> tuple[
     return groups, neurons
 
 
-def _pruned(change: Array) -> Array:
+def _pruned_layers(change: Array) -> Array:
     """Return the ascending indices of the layers with the highest cosine similarity, which are pruned."""
     layers = len(change)
     limit = layers - 1 if layers > 2 else layers
@@ -102,7 +102,7 @@ def _proportional(weights: Array, limit: float, total: float) -> Array:
 
 
 def slimllm_decision(decoder: Decoder, target: float, change: Array) -> Decide:
-    """Return the decision function; `change` (layers,) is from `layer_cosines`. Errors as in `layer_unit_counts`."""
+    """Return the decision function, with (layers,) `change` of `layer_cosines`. Raises as `layer_unit_counts`."""
     shape = decoder.shape
     groups, neurons = layer_unit_counts(change, shape, target)
 

@@ -36,7 +36,7 @@ def repair(decoder: Decoder, maps: Sequence[OutputMap], scales: LearnedScales, _
         position, rows = factors[output.name]
         if not np.array_equal(rows[output.layer] != 0, output.mask):
             raise ModelError(
-                f"the scales of {scales.method} are those of other masks, or of another model: learn them anew"
+                f"the scales of {scales.method} are those of other masks, or of another model: learn them again"
             )
         weight, bias = output.narrowed()
         wide = torch.promote_types(weight.dtype, torch.float32)

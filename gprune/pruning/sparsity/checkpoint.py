@@ -26,7 +26,7 @@ from gprune.system.progress import Notice, Progress
 
 CHANGED_ROUNDING = (
     "the states of the dense model no longer fit in memory beside it, as they did when this learning began: "
-    "they are made anew at every step, which takes longer and rounds differently"
+    "they are recomputed at every step, which is slower and rounds differently"
 )
 _MOMENTS, _RANDOM = "optimizer.", "random."
 _LEARNED = "thresholds"
@@ -110,7 +110,7 @@ class Running:
         arrays, values = state.arrays, state.values
         rows, learned = arrays["rows"], arrays[_LEARNED]
         if not 0 < state.step < steps or state.steps != steps:
-            raise ValueError(f"it stands at step {state.step} of {state.steps}, and there are {steps}")
+            raise ValueError(f"it is at step {state.step} of {state.steps}, and there are {steps}")
         if rows.shape != (state.step, len(columns)) or learned.shape != tuple(self.learned.shape):
             raise ValueError("its rows or what it has learned are those of another learning")
         moments = {n.removeprefix(_MOMENTS): _tensor(a) for n, a in arrays.items() if n.startswith(_MOMENTS)}

@@ -122,7 +122,7 @@ def test_the_command_says_it_and_writes_it(finished, cards, tmp_path, capsys):
     ("words", "message"),
     [
         (["D"], "has no calibration text 'D': choose one of A ("),
-        (["A", "-o", "card.pdf"], "written as one of .html, .json"),
+        (["A", "-o", "card.pdf"], "must end in one of .html, .json"),
     ],
 )
 def test_mistakes_are_sentences(finished, words, message, capsys):

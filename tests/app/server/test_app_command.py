@@ -55,7 +55,7 @@ def test_it_says_where_it_is_warns_of_the_network_and_ends_cleanly(project, tmp_
         server.kill()
         server.wait()
     said = log.read_text()
-    assert "warning: this server listens to a network without TLS" in said
+    assert "warning: this server listens on a network without TLS" in said
     # a page that was open before the server was started anew asks for its socket every second
     assert not any(word in said.lower() for word in ("traceback", "asgi", "info:", "streamlit"))
     # an address without the token would lead to the form
@@ -109,10 +109,10 @@ def test_addresses_tunnels_and_ports_are_told_and_the_session_never():
 @pytest.mark.parametrize(
     ("address", "port", "message"),
     [
-        ("203.0.113.7", 0, "'203.0.113.7' is no address of this machine"),
-        ("no such name", 0, "is no address of this machine"),
-        ("x" * 300, 0, "is no address of this machine"),
-        ("unix://socket", 0, "is no address of this machine"),
+        ("203.0.113.7", 0, "'203.0.113.7' is not an address of this machine"),
+        ("no such name", 0, "is not an address of this machine"),
+        ("x" * 300, 0, "is not an address of this machine"),
+        ("unix://socket", 0, "is not an address of this machine"),
         ("127.0.0.1", 65536, "port must be from 0 to 65535"),
         ("127.0.0.1", -1, "port must be from 0 to 65535"),
     ],

@@ -23,17 +23,17 @@ def test_place_and_options_are_taken_apart():
     [
         ("", "is empty"),
         ("   ", "is empty"),
-        ("c4#", "lacks a place or its options"),
-        ("#split=test", "lacks a place or its options"),
+        ("c4#", "lacks a location or its options"),
+        ("#split=test", "lacks a location or its options"),
         ("c4#splt=test", "unknown option 'splt': did you mean 'split'.*c4.jsonl#fields="),
         ("c4#colour=red", "unknown option 'colour': Options are split, config"),
         ("c4#split", "'split' .* has no value: the split, as in split=test"),
         ("c4#split=", "'split' .* has no value"),
         ("c4#split=test&split=train", "'split' twice"),
         ("c4#split=test&", "unknown option ''"),
-        ("c4#documents=5", "documents=5 .* is no slice"),
-        ("c4#documents=1:2:3", "is no slice"),
-        ("c4#documents=a:b", "is no slice"),
+        ("c4#documents=5", "documents=5 .* is not a slice"),
+        ("c4#documents=1:2:3", "is not a slice"),
+        ("c4#documents=a:b", "is not a slice"),
         ("c4#fields=a++b", "empty field"),
         ("c4#join=space", "join=space .* is unknown: join=blank-line"),
         ("wikitext2#split=tset", "no split 'tset', only train, validation, test.*wikitext2#split=test"),
@@ -129,7 +129,7 @@ def test_it_is_described_and_told_apart_without_a_model_and_it_cannot_be_read_wi
     assert len({texts.fingerprint(name, "calibration") for name in names}) == len(names)
     assert texts.fingerprint("self:", "evaluation") != texts.fingerprint("self:", "calibration")
     assert texts.fingerprint("self:#seed=0", "calibration") == texts.fingerprint("self:", "calibration")
-    with pytest.raises(CorpusError, match="is written by the model in a run"):
+    with pytest.raises(CorpusError, match="is written by the model during a run"):
         list(read_documents(resolve("self:", "calibration")))
-    with pytest.raises(CorpusError, match="is written by the model in a run"):
+    with pytest.raises(CorpusError, match="is written by the model during a run"):
         texts.draw("self:", object(), 2, 2, 0)

@@ -94,7 +94,7 @@ def test_claims_are_judged_and_tables_say_what_repair_changes(text):
     claims = {line.split(" | ")[0]: line for line in text.splitlines() if " | " in line}
     assert "holds" in claims["| GPrune's masks are better than FLAP's, repaired alike"]
     assert "does not hold" in claims["| and than random modules"]
-    neighbours = claims["| text that the model writes, beside A and B, makes it better on unseen text"]
+    neighbours = claims["| text that the model writes, added to A and B, makes it better on unseen text"]
     assert "holds" in neighbours and "−10.0%" in neighbours
     table = text.partition("### demo at 50%")[2].partition("\n### ")[0]
     (row,) = (

@@ -73,7 +73,7 @@ def test_reproductions_that_differ_in_their_seed_alone_are_taken_together(tmp_pa
     # another size is another table
     write_tables(tmp_path, "main", fill=with_versions, scale=choose("demo", "demo", {"seeds": (3,), "samples": 48}))
     text, _ = document.rewritten(MARKS.format("against"), tmp_path)
-    assert "- Seeds: 0, 1, 2; ± is the deviation over seeds" in text and text.count("gprune reproduce") == 1
+    assert "- Seeds: 0, 1, 2; ± is the standard deviation over seeds" in text and text.count("gprune reproduce") == 1
     # 40, 40.4 and 40.8 against FANG's 45, 45.45 and 45.9
     assert "| 50% | python-reference | 40.40 ± 0.33 | FANG 45.45 ± 0.37 (0.889 ± 0.000) |" in text
 
@@ -91,7 +91,7 @@ def test_a_table_that_is_computed_from_others_is_computed_once_a_seed(tmp_path, 
         write_tables(tmp_path, table, fill=with_versions, scale=scale)
     text, missing = document.rewritten(MARKS.format(table), tmp_path)
     assert not missing and f"| python-reference PPL | {line}" in text
-    assert "- Seeds: 0, 1, 2; ± is the deviation over seeds" in text and text.count("gprune reproduce") == 1
+    assert "- Seeds: 0, 1, 2; ± is the standard deviation over seeds" in text and text.count("gprune reproduce") == 1
 
 
 def test_the_script_rewrites_a_document_and_says_what_is_missing(project, tmp_path, monkeypatch, capsys):

@@ -114,5 +114,5 @@ def test_a_record_with_an_impossible_value_is_refused_in_one_sentence(folder, va
 def test_a_record_that_is_no_file_is_not_read(folder):
     (folder / "pruning.json").unlink()
     (folder / "pruning.json").mkdir()
-    with pytest.raises(CheckpointError, match=r"pruning\.json' cannot be read .it is no ordinary file"):
+    with pytest.raises(CheckpointError, match=r"pruning\.json' cannot be read .it is not a regular file"):
         model_card.read_record(folder)

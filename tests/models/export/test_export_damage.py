@@ -71,7 +71,7 @@ def change_a_weight(folder, factor=2.0):
         (lambda folder: (folder / "model.safetensors").unlink(), "has no weights"),
         (
             lambda folder: (folder / "pruning.json").unlink(),
-            "^the folder .* has no pruning.json, so .*: name the folder of one",
+            "^the folder .* has no pruning.json, so it is not a pruned checkpoint: choose another",
         ),
     ],
 )

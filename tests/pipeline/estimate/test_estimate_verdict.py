@@ -32,7 +32,7 @@ def forecast_of(shape="llama2-7b", precision="bfloat16", card=80.0, host=128.0, 
 def test_the_papers_setting_fits_on_one_card_of_80_gib():
     verdict = forecast_of()
     assert not verdict.refusal and not verdict.warnings
-    assert "of a card with 80.0 GiB, beside 128.0 GiB of memory" in verdict.summary
+    assert "of a card with 80.0 GiB, and 128.0 GiB of memory" in verdict.summary
     assert verdict.summary.endswith("the time left shows after the first batch")
     assert replace(forecast_of(), seconds=300.0).summary.endswith("about 5 min, as in earlier runs")
 

@@ -122,7 +122,7 @@ def test_stopped_at_any_step_it_ends_with_the_same_bits(tmp_path, kind, settings
         assert_same(actual, expected)
         assert resumption.began == step and study.reached[-1] == steps == len(actual.steps)
         assert min(study.reached) == step
-        assert f"goes on at step {step + 1} of {steps}" in study.notices[0]
+        assert f"resumes at step {step + 1} of {steps}" in study.notices[0]
         resumption.end()
         assert not study.file.path.exists()
 
@@ -178,14 +178,14 @@ def test_a_batch_that_memory_has_divided_stays_divided(tmp_path, monkeypatch):
     hold_sequences(monkeypatch, limit)
     study = Study(tmp_path)
     expected, _ = study.run(at(3), resumed=False)
-    alone = [words for words in study.notices if "going on with" in words]
+    alone = [words for words in study.notices if "continuing with" in words]
     limit[0] = 8
     study.stop_after(5, at(3))
     # there is room again, and its steps go on as they were
     limit[0] = 8
     actual, _ = study.run()
     assert_same(actual, expected)
-    assert [words for words in study.notices if "going on with" in words] == alone
+    assert [words for words in study.notices if "continuing with" in words] == alone
 
 
 def test_without_room_for_the_dense_models_states_it_goes_on_and_says_so(tmp_path, monkeypatch):
@@ -233,7 +233,7 @@ def _changed(**arrays):
     ("damage", "said"),
     [
         (_cut, "cannot be used"),
-        (_flipped, "not as it was written"),
+        (_flipped, "has changed since it was written"),
         (_of_another_result, "another result or version"),
         (_of_another_version, "another result or version"),
         (_changed(thresholds=np.ones(3, np.float32)), "another learning"),

@@ -1,14 +1,14 @@
 """Main loop of the worker: ``python -m gprune.app.preview.worker.loop FD``, started and ended by the app.
 
 Reads (task, arguments, answer so far) from the socket FD and sends the extended answer back, a slice of work at a
-time, so that something newer can come between two slices. The replies are
+time, so that the app can send a newer request between two slices. The replies are
 
     ("answer", answer)
-    ("problem", sentence, whether the model can still be asked)
+    ("problem", sentence, whether the model can still be used)
     ("progress", done, total, words)      while weights are fitted; the app replies whether to go on
     ("interrupted",)                      where it did not
 
-The socket ends when the app ends, however that happens, and then the worker ends at once: it keeps nothing.
+The socket closes when the app ends, for whatever reason. The worker then exits at once; it has no state to save.
 """
 
 import os

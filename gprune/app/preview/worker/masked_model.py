@@ -1,7 +1,7 @@
 """A dense model that is loaded once, silenced in place, and measured a few windows at a time.
 
 Model, device, number type, text and windows are those of the run's perplexity stage, and are checked against
-what the run has read: a number on a page is one of the run at hand or none.
+the inputs of the run, so a page never shows numbers from other inputs.
 """
 
 import json
@@ -130,7 +130,7 @@ class MaskedModel:
     def _prepare(self, pruning: Pruning, on_progress: Progress) -> Silenced:
         repairs = in_order(pruning.repairs)
         if pruning.fit is not None:
-            inputs: dict[str, Any] = {"weights": self._fitted(pruning.key, pruning.masks, pruning.fit, on_progress)}
+            inputs: dict[str, Any] = {"weights": self._fit(pruning.key, pruning.masks, pruning.fit, on_progress)}
             model = PrunedModel(pruning.masks, repairs, inputs)
             return Silenced(self.decoder, model, repair.prepare_repairs(self.decoder, model))
         # what repairs know of texts is the same for all masks
@@ -142,26 +142,26 @@ class MaskedModel:
 
     def _records(self, places: Any) -> Any:
         if isinstance(places, list):
-            return [self._records(each) for each in places]
+            return [self._records(place) for place in places]
         kind, key = places
         record: Any = KINDS[kind].record
         return self.store.get(kind, key, record)
 
-    def _fitted(self, key: str, masks: PruningMasks, settings: Fit, on_progress: Progress) -> RepairedWeights:
+    def _fit(self, key: str, masks: PruningMasks, settings: Fit, on_progress: Progress) -> RepairedWeights:
         """Fit weights to masks, or return those that are in memory."""
         weights = self._fits.pop(key, None)
         if weights is None:
             tokens = [self.store.get(*text, Tokens) for text in settings.texts]
             weights = fit(self.decoder, masks, tokens, settings.settings, settings.batch, on_progress)
             if settings.scaling is not None:
-                weights = self._scaled(masks, weights, settings.scaling, on_progress)
+                weights = self._learn_scales(masks, weights, settings.scaling, on_progress)
         # the newest come last
         self._fits[key] = weights
         for oldest in list(self._fits)[:-FITS]:
             del self._fits[oldest]
         return weights
 
-    def _scaled(
+    def _learn_scales(
         self, masks: PruningMasks, weights: RepairedWeights, scaling: Scaling, on_progress: Progress
     ) -> RepairedWeights:
         """Learn scales after the fit and fold them into its weights."""

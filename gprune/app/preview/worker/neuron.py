@@ -1,6 +1,6 @@
 """Activations of a neuron on passages and texts, and the tokens that it promotes.
 
-The passages stand in sequences that the run has drawn; each is read from its beginning, because an activation
+The passages are parts of the sequences of the run. Each is read from its beginning, because an activation
 depends on all tokens before it. The model runs up to the neuron's layer.
 
 The promoted tokens are the logit lens of the neuron's column of down_proj: the column times the scale of the final
