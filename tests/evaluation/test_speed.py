@@ -178,9 +178,7 @@ def test_too_little_memory_names_batch_and_prompt(error):
     model.lm_head.register_forward_pre_hook(lambda *_: raise_error(error))
     with pytest.raises(SettingsError, match=message):
         measure(loaders(A=model), SETTINGS)
-    with pytest.raises(
-        SettingsError, match="A does not fit in the memory of cpu in addition to the reference model .* batch 2"
-    ):
+    with pytest.raises(SettingsError, match="A does not fit .* in addition to the reference model .* batch 2"):
         measure(loaders(B=pruned(), A=model), SETTINGS)
 
 
