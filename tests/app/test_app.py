@@ -87,7 +87,6 @@ NO_STATISTICS = [name for name in names() if not name.startswith(("statistics_au
     [
         ("agreement", {}, {"stages": "drift"}, "Needs “module agreement”", 0),
         ("rasa", {}, {"stages": "drift"}, "Needs “modules”", 1),
-        ("rasa", {}, {"stages": "drift"}, "masks of GPrune", 1),
         ("rasa", {}, {"stages": "adapted"}, "masks of GPrune", 2),
         ("rasa", {}, NO_GPRUNE, "without GPrune", 1),
         ("decisions", {}, {"stages": "drift"}, "Needs “modules”", 0),
