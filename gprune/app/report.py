@@ -1,4 +1,4 @@
-"""Report: chosen figures of a run, with their words, numbers and settings, as one HTML file that needs no other."""
+"""Report: chosen figures of a run, with their words, numbers and settings, as one self-contained HTML file."""
 
 import base64
 import hashlib
@@ -35,7 +35,7 @@ from gprune.system.safe_parsing import sentence
 
 FIGURES = load_figures()
 MOST_ROWS = 400
-"""rows of a table; of a longer one the first are shown, and how many there are is said"""
+"""maximum number of rows of a table; a longer table shows its first rows and its number of rows"""
 _LOOKS = {"light": "plotly_white", "dark": "plotly_dark"}
 
 
@@ -44,7 +44,7 @@ class ReportEntry:
     """One figure of a report, or the reason why it is missing; all text is plain."""
 
     name: str
-    """what the figure is called"""
+    """name of the figure"""
     page: str
     """the page that shows it"""
     title: str
@@ -52,7 +52,7 @@ class ReportEntry:
     caption: str = ""
     """one line on how to read it"""
     how: str = ""
-    """what else there is to know"""
+    """longer explanation"""
     alt: str = ""
     """the figure in a sentence"""
     figure: go.Figure | None = None
@@ -63,7 +63,7 @@ class ReportEntry:
 
 
 def figure_names() -> tuple[str, ...]:
-    """The figures that can be chosen, page by page as the app lists them."""
+    """Return the names of all figures, in the order of the app's pages."""
     order = list(NAMES)
     return tuple(sorted(FIGURES, key=lambda name: order.index(_place_of(name))))
 
@@ -74,7 +74,7 @@ def page_of_figure(name: str) -> str:
 
 
 def _place_of(name: str) -> str:
-    """The key in NAMES of the place whose module declares a figure."""
+    """Return the key in NAMES of the module that declares a figure."""
     return next(part for part in reversed(FIGURES[name].make.__module__.split(".")) if part in NAMES)
 
 
@@ -95,7 +95,7 @@ def gather_entries(run: Run, chosen: Sequence[str], values: Mapping[str, Any] | 
         require_choice("card", name, figure_names())
     entries = [entry for name in dict.fromkeys(chosen) for entry in _entries(run, name, values or {})]
     titles = Counter(entry.title for entry in entries)
-    # two figures of one card have its title both
+    # two figures of one card have the same title
     return [_extend_title(entry) if titles[entry.title] > 1 else entry for entry in entries]
 
 
@@ -109,11 +109,11 @@ def _entries(run: Run, name: str, values: Mapping[str, Any]) -> list[ReportEntry
 
 
 def _page_options(run: Run, name: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The options of every figure of a name that the page shows; of one that it does not show, none."""
+    """Return the options of each figure that the page shows under a name; one empty entry if it shows none."""
     try:
         per_figure = list(FIGURES[name].asked(run, values)) or [{}]
     except SettingsError:
-        # what is set is of another run
+        # the values in the address belong to another run
         per_figure = list(FIGURES[name].asked(run, {})) or [{}]
     if "selected" not in FIGURES[name].options:
         return per_figure
@@ -186,7 +186,7 @@ def as_html(run: Run, entries: Sequence[ReportEntry], moment: datetime | None = 
 
 @cache
 def _scripts() -> tuple[str, str]:
-    """Plotly, and what draws with it, as a browser counts their hashes: line ends are single."""
+    """Return the scripts of Plotly and of the report, with the line ends from which a browser computes their hashes."""
     scripts = get_plotlyjs(), _read_asset("report.js")
     return scripts[0].replace("\r\n", "\n").replace("\r", "\n"), scripts[1]
 
@@ -255,7 +255,7 @@ def _table(entry: ReportEntry) -> str:
 
 
 def _origin(run: Run) -> str:
-    """Return the part on settings, protocols, versions and machine, by which the numbers can be made again."""
+    """Return the HTML of the settings, protocols, versions and machine that are needed to reproduce the numbers."""
     record: Mapping[str, Any] = run.record
     texts = {f"text: {role}": words for role, words in (record.get("texts") or {}).items()}
     source = {key: value for key, value in (record.get("provenance") or {}).items() if key != "inputs"}
@@ -277,7 +277,7 @@ def _protocols(run: Run) -> list[str]:
     try:
         rows = comparison.rows(derived_cache.measurements(run))
     except GpruneError:
-        # the figures themselves say what is damaged
+        # the figures show which result is damaged
         return []
     return list(protocol.lines(cell.stamp for row in rows for cell in row.cells.values()))
 
@@ -333,9 +333,9 @@ class Report:
     content: bytes
     """the file"""
     figures: int
-    """how many figures are in it"""
+    """number of figures in it"""
     missing: dict[str, str]
-    """why others are not, by name"""
+    """reason for each missing figure, by name"""
 
 
 def make_report(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> Report:
@@ -353,10 +353,10 @@ def require_html_name(path: Path) -> None:
 
 
 def save_report(report: Report, path: Path) -> None:
-    """Write a report, whole or not at all. Raises StoreError if the file cannot be written."""
+    """Write a report to a file in one step. Raises StoreError if the file cannot be written."""
     try:
         write_bytes(path, report.content)
     except OSError as error:
         raise StoreError(
-            f"{str(path)!r} cannot be written ({error.strerror or error}): choose another place"
+            f"{str(path)!r} cannot be written ({error.strerror or error}): choose another folder"
         ) from error

@@ -145,7 +145,7 @@ def test_other_names_are_left_to_the_run(cache, started, monkeypatch):
     monkeypatch.setattr("gprune.evaluation.tasks.loading.task_manager", lambda *_: pytest.fail("lm-eval was asked"))
     app = open_page("launch")
     app.multiselect(key="launch_tasks").set_value(["boolq", "boolqq"]).run()
-    assert "The run looks these up in lm-eval: boolqq" in words(app)
+    assert "The run looks up these tasks in lm-eval: boolqq" in words(app)
     assert start(app, started).evaluation.tasks == ("boolq", "boolqq")
 
 

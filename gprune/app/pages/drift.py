@@ -26,7 +26,7 @@ _FORMS_OF_COLUMNS = dict.fromkeys(("drift d", "rank on A", "rank on B", "A resam
 
 
 @frame.declare_page(
-    "Rank drift", "Which neurons shift when the calibration text changes, and is it above the resampling floor?"
+    "Rank drift", "Which neurons shift when the calibration text changes, and is the shift above resampling noise?"
 )
 def show_ranks(run: Run) -> None:
     """Draw the page."""
@@ -70,7 +70,7 @@ def _show_top_neurons(run: Run, card: cards.Card) -> None:
         table[columns], "rd_top_rows", height=440, forms=_FORMS_OF_COLUMNS,
         heading=partial(name_texts, settings=run.study), alt="neurons with the largest drift",
     )  # fmt: skip
-    st.caption("Ranks run from 0 to 1, the most important. Select a row to select its neuron on every page.")
+    st.caption("Rank 1 is the most important neuron of a layer. Select a row to select its neuron on every page.")
     card.tools(
         lambda: read(derived_cache.MOST_TABLE_ROWS),
         switch=False,
@@ -108,7 +108,7 @@ def show_agreement(run: Run) -> None:
 def _show_agreement(run: Run, card: cards.Card) -> None:
     record = run.agreement()
     default = agreement_analysis.default_choice(record.comparisons, run.study.metric)
-    # below each other: the names of the comparisons need the whole width
+    # the names of the comparisons need the whole width of the card
     chosen = address.multiselect(
         "Comparisons",
         {name: COMPARISONS[name].title for name in record.comparisons},

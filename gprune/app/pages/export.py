@@ -40,7 +40,7 @@ _ROW = (3, 7, 2)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form that a pruned model can be exported to."""
+    """A format that a pruned model can be exported to."""
 
     name: str
     """name in keys of widgets"""
@@ -116,7 +116,7 @@ def _model_folder(run: Run, key: str) -> Path:
 
 
 def destination(run: Run, form: Form) -> Path:
-    """Return the path of an export, below the cache, by run and content of the checkpoint."""
+    """Return the path of an export in the cache, named after the run and the content of the checkpoint."""
     name = form.file_name(run.key(stages.checkpoint)[:8])
     return Store(Path(run.root)).folder("exports", run.name) / name
 
@@ -135,7 +135,7 @@ def _explain_missing(run: Run, folder: Path | None) -> None:
 
 
 def _offer_download(run: Run, folder: Path) -> None:
-    """Offer the folder as a zip up to MOST_DOWNLOADED, above it the commands that copy it."""
+    """Offer the folder as a zip or, if it is larger than MOST_DOWNLOADED, the commands that copy it."""
     size = _bytes(folder)
     if size <= MOST_DOWNLOADED:
         words, file = f"Download the model ({amount(size)})", f"{run.name}-model.zip"
@@ -173,7 +173,7 @@ def _show_snippets(folder: Path, own_code: bool) -> None:
 
 
 def has_code(folder: Path) -> bool:
-    """Return True if a model's folder needs its own code, also where its configuration cannot be read."""
+    """Return True if a model's folder needs its own code, or if its configuration cannot be read."""
     try:
         return "auto_map" in identity.configuration(folder)
     except ModelError:
@@ -221,7 +221,7 @@ def _show_form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> N
 
 
 def _padding_cost(run: Run) -> str:
-    """Return in a sentence how much of the saving padding leaves; empty without the dense model."""
+    """Return a sentence on the share of the saving that is left after padding; empty without the dense model."""
     try:
         shape, size = run.shape, run.size
         family = str(identity.configuration(identity.locate(run.study.model)).get("model_type", ""))
@@ -287,7 +287,7 @@ def method_folder(run: Run, method: str) -> Path | None:
 
 
 def method_destination(run: Run, method: str) -> Path:
-    """Return the path of a method's export, below the cache, by run and content of its model."""
+    """Return the path of a method's export in the cache, named after the run and the content of its model."""
     key = stages.checkpoint(run.graph, method).key
     return Store(Path(run.root)).folder("exports", run.name) / f"{method}-{key[:8]}"
 
@@ -325,7 +325,7 @@ def _show_pack(run: Run) -> None:
     with st.popover("Contents of the pack", icon=":material/help:", type="tertiary"):
         st.markdown(
             "The pack contains no model, no text and no result from which a text can be recovered, such as token "
-            f"ids; `--with-contexts` adds those. It discloses: {escape(DISCLOSED)}."
+            f"ids; `--with-contexts` adds such results. The pack discloses: {escape(DISCLOSED)}."
         )
 
 

@@ -29,7 +29,7 @@ from gprune.system.errors import GpruneError, StoreError
 from gprune.system.units import amount, duration, seconds_since_1970
 
 WANTED = "jobs_wanted"
-"""session key: the job that the next drawing shows"""
+"""session key: the job to show when the page is drawn next"""
 JOB, TAB, CHOSEN = "jobs_job", "jobs_tab", "runs_chosen"
 _FIRST, _SHOWN, _MESSAGE = "jobs_first_tab", "jobs_shown_job", "runs_told"
 MOST_ROWS = 200
@@ -52,7 +52,7 @@ def show() -> None:
     first = _first_tab(bool(situation.active))
     tabs = address.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, first)
     with tabs["start"]:
-        # drawn behind a closed tab too: its fields keep what was typed
+        # drawn even behind a closed tab, so that its fields keep their text
         launch.draw_form(situation.root, bool(tabs["start"].open))
         if not frame.is_rest_deferred():
             launch.draw_evaluation(situation.root)
@@ -60,13 +60,13 @@ def show() -> None:
         with tabs["jobs"]:
             _draw_jobs(situation)
     if tabs["runs"].open:
-        # what runs take is counted over the whole cache
+        # computing the sizes of runs reads the whole cache
         with tabs["runs"]:
             _draw_runs(situation)
 
 
 def _first_tab(active: bool) -> str:
-    # it is not put into the address: one that a page has changed by itself takes a Back of its own
+    # the default tab is not written to the address: a change by the page itself would need an extra Back
     if f"{TAB}_tabs" not in st.session_state:
         st.session_state[_FIRST] = "jobs" if active else "start"
     return str(st.session_state[_FIRST])
@@ -92,7 +92,7 @@ def _choose_job(jobs: list[Job]) -> Job:
     if wanted_id in by_id:
         address.set_value(JOB, wanted_id)
     names = {key: f"{job.label} · {key}" for key, job in by_id.items()}
-    # what is shown stays when another job is started, and is in the address once it was chosen
+    # the shown job stays when another one starts; only a chosen job is in the address
     shown_id = st.session_state.get(_SHOWN)
     chosen = address.selectbox("Job", names, JOB, shown_id if shown_id in by_id else jobs[0].id)
     st.session_state[_SHOWN] = chosen
@@ -100,7 +100,7 @@ def _choose_job(jobs: list[Job]) -> Job:
 
 
 def _draw_controls(root: str, job: Job) -> None:
-    """Draw cancel with a second click, resume, and the way to the run."""
+    """Draw the buttons that cancel a job (after a second click), resume it, and show its run."""
     folder, study = Path(root), run_status.study_of_job(root, job.id)
     with st.container(horizontal=True):
         if job.active and job.state != "cancelling":
@@ -128,7 +128,7 @@ def _resume(root: str, job_id: str) -> None:
 
 
 def _draw_job(root: str, job_id: str) -> None:
-    """Draw the table of jobs and the details of one; a fragment that is drawn again while a job is active."""
+    """Draw the table of jobs and the details of one job; this fragment is redrawn while a job is active."""
     situation = live.shared_situation(root)
     job = next((job for job in situation.jobs if job.id == job_id), None)
     components.show_error("jobs")
@@ -161,7 +161,7 @@ def _draw_times(table: pd.DataFrame, active: bool) -> None:
         st.info("No stage has started yet." if active else "The job ended before its first stage.")
         return
     wide = st.column_config.Column(width="medium")
-    # no taller than its rows: an empty grid looks like stages that are missing
+    # no taller than its rows: empty rows would look like missing stages
     height = min(_TIMES_PIXELS, tables.height(len(table)))
     tables.show(table, height=height, column_config={"stage": wide}, alt="seconds of each stage")
 
@@ -182,8 +182,8 @@ def _timeline(root: str, job: Job) -> pd.DataFrame:
 def table_of_jobs(rows: list[dict[str, Any]]) -> tuple[pd.DataFrame, dict[str, Any], dict[str, Any]]:
     """Return the table of at least one job, its columns, and the height of its rows.
 
-    Columns that say nothing of any job leave their width to the jobs' names. A name that is longer still takes
-    several lines.
+    Columns that are empty for all jobs are dropped, and the column of names gets their width. If a name is still too
+    long, the rows are high enough to wrap it.
     """
     table = pd.DataFrame(rows)
     table["progress"] *= 100.0
@@ -229,7 +229,7 @@ def _minute(seconds: float) -> str:
 
 
 def _draw_learning(run: Run) -> None:
-    """Draw how sparsity learning and recovery went, once the run has come that far."""
+    """Draw the losses of sparsity learning and recovery if the run has these stages."""
     if run.has(stages.learning):
         with card_of(panels.learning, run) as content:
             if not len(run.load(stages.learning).steps):
@@ -242,7 +242,7 @@ def _draw_learning(run: Run) -> None:
 
 
 def _draw_runs(situation: work.Situation) -> None:
-    """Draw the table of the runs, and what can be done with the chosen one."""
+    """Draw the table of the runs, and the details and actions of the chosen run."""
     is_error, message = st.session_state.pop(_MESSAGE, (False, ""))
     if message:
         (st.error if is_error else st.success)(message, icon=":material/error:" if is_error else None)
@@ -292,7 +292,8 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
     chosen = [listed[row] for row in event["selection"]["rows"] if row < len(runs)]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            f"{format_count(len(listed), 'run')}. Size: all results used. Unique: freed on deletion.", width="stretch"
+            f"{format_count(len(listed), 'run')}. Size: all results. Unique: freed by deleting the run.",
+            width="stretch",
         )
         if len(chosen) > 1 and components.button("Compare selected", key="runs_compare", icon=":material/leaderboard:"):
             address.compare_runs(chosen)
@@ -301,7 +302,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
 def table_of_runs(
     runs: list[Run], unreadable: list[Unreadable], names: Mapping[str, str], usage: Mapping[str, RunUsage]
 ) -> pd.DataFrame:
-    """Return a row for each run, those that cannot be read last."""
+    """Return a table with one row per run; runs that cannot be read come last."""
     rows = [_run_row(run, names[run.name]) | _sizes(usage.get(run.name)) for run in runs]
     rows += [{"run": run.name, "state": "cannot be read"} | _sizes(usage.get(run.name)) for run in unreadable]
     table = pd.DataFrame(rows, columns=[*_RUN_PIXELS, "size", "unique", "list"]).fillna("")
@@ -342,7 +343,7 @@ def _perplexity(run: Run, method: str, text: str) -> float | None:
     try:
         return _read_perplexity(run.root, run.key(stages.perplexity, method, text))
     except StoreError:
-        # the pages of the run say what is wrong with it
+        # the pages of the run show the error
         return None
 
 
@@ -361,7 +362,7 @@ def _draw_name(run: Run) -> None:
     with st.form(f"runs_form_{run.name}", border=False):
         name = st.text_input(
             "Name", run.about.name, max_chars=LONGEST_RUN_NAME, key=f"runs_name_{run.name}",
-            placeholder=run.study.name or "no name", help="Its name in lists. It does not change results.",
+            placeholder=run.study.name or "no name", help="The name of the run in lists. It does not change results.",
         )  # fmt: skip
         if st.form_submit_button("Save", icon=":material/save:"):
             _save(run, name=" ".join(name.split()))
@@ -418,7 +419,7 @@ def _confirm_deletion(root: str, name: str, title: str, usage: RunUsage | None) 
 
 
 def _delete(root: str, name: str, title: str) -> None:
-    """Remove a run; where it is the one shown, the pages go on with another."""
+    """Delete a run; if it is the run that the pages show, switch to another."""
     try:
         freed = cache.remove_run(Store(Path(root)), name)
     except GpruneError as error:

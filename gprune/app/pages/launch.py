@@ -84,9 +84,9 @@ KEYS = {name: f"launch_{name.rpartition('.')[2]}" for name in LABELS} | {
 }
 """keys of the widgets of these fields"""
 MORE = "launch_more_drawn"
-"""session key: the advanced settings are drawn, because they were opened or filled in"""
+"""session key: True if the advanced settings are drawn because they were opened or filled in"""
 _PROPOSED, _ORIGIN = "launch_proposed", "launch_origin"
-_REPAIRS = {"own": "as each method does", "none": "none"} | {word: repair.label for word, repair in WORDS.items()}
+_REPAIRS = {"own": "own repair of each method", "none": "none"} | {word: repair.label for word, repair in WORDS.items()}
 _OPTION_WORDS: dict[str, dict[str, str]] = {
     "evaluation.speed": SPEEDS,
     "repair.kind": _REPAIRS,
@@ -113,15 +113,15 @@ _GIB = 2**30
 
 
 def draw_form(root: str, is_open: bool) -> None:
-    """Draw the form; where its tab `is_open`, the bar at the bottom holds memory, time and the button."""
+    """Draw the form and, if its tab `is_open`, the bottom bar with memory, time and the start button."""
     with card("launch_form", "Start a run"):
-        # at the top, where it is seen whichever field it is about
+        # errors of all fields are shown at the top, where they are visible
         complaint = st.container()
         values = _ask_model() | _ask_calibration()
         values |= _ask_measurements(root)
         advanced = st.expander("Advanced", icon=":material/tune:", key="launch_more", on_change="rerun")
         is_expanded = bool(advanced.open or st.session_state.get(MORE))
-        # what was set there stays when it is closed again
+        # the settings stay when the expander is closed again
         st.session_state[MORE] = is_expanded
         with advanced:
             settings, further, key = _ask_advanced(values, is_expanded)
@@ -181,7 +181,7 @@ def _ask_model() -> dict[str, Any]:
         for key, build in DEMOS.items():
             study = build()
             about = f"A: {study.primary}; B: {study.auxiliary}. As a command: run {key}"
-            # on a phone, the names stand in one row
+            # short names fit into one row on a phone
             name = study.name.removeprefix("Bundled demo, ").capitalize()
             components.action_button(name, f"launch_fill_{key}", "", fill, study, type="tertiary", help=about)
     left, right = st.columns([2, 1])
@@ -244,7 +244,7 @@ def propose_texts(primary: str, auxiliary: str) -> tuple[str, str, str]:
 
 
 def _follow_texts(primary: str, auxiliary: str) -> None:
-    """Let the third text and the evaluation texts follow A and B; what was chosen by hand stays."""
+    """Update the proposed third and evaluation texts when A or B changes; texts chosen by hand stay."""
     state, new = st.session_state, propose_texts(primary, auxiliary)
     old = state.get(_PROPOSED, ("", "", ""))
     state[_PROPOSED] = new
@@ -287,7 +287,7 @@ def _ask_measurements(root: str) -> dict[str, Any]:
 
 
 def _ask_evaluation(root: str, key: str, texts_key: str, settings: EvaluationSettings | None) -> dict[str, Any]:
-    """Draw the fields for evaluation texts and tasks, which begin with those of `settings` where there are some."""
+    """Draw the fields for evaluation texts and tasks; `settings` has their first values, if any."""
     state = st.session_state
     if settings is not None:
         state.setdefault(texts_key, list(settings.texts))
@@ -301,7 +301,7 @@ def _ask_evaluation(root: str, key: str, texts_key: str, settings: EvaluationSet
             accept_new_options=True,
             placeholder="choose, or type a path",
             select_all=False,
-            help="Proposed: held-out parts of A and B, and a text of another corpus. They follow A and B.",
+            help="Proposed: held-out parts of A and B, and a text of another corpus. They change with A and B.",
         )
     with right:
         slot = st.container()
@@ -347,7 +347,7 @@ def _select_once(key: str, path: str) -> None:
 
 
 def draw_uploader(root: str, key: str) -> str:
-    """Draw the field for a file of questions; return its path in the cache, empty if it cannot be used."""
+    """Draw the field for a file of questions; return the path of its copy in the cache, empty without a valid file."""
     uploaded = st.file_uploader(
         f"Custom questions ({SUFFIX}, UTF-8)", [SUFFIX[1:]], key=f"{key}_questions", max_upload_size=MOST_MEGABYTES
     )
@@ -371,7 +371,7 @@ def draw_uploader(root: str, key: str) -> str:
 def uploaded_path(root: str, folder: str, name: str, suffix: str, raw: bytes) -> Path:
     """Return the path in the cache for an uploaded file.
 
-    Of `name` only letters and digits survive; `suffix` has its dot; a hash of `raw` becomes part of the name.
+    The file name has the letters and digits of `name`, a hash of `raw`, and `suffix`, which includes its dot.
     """
     stem = name.lower().removesuffix(suffix)
     safe = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:40].strip("-") or folder
@@ -406,10 +406,10 @@ def _count_questions(digest: str, name: str, _raw: bytes) -> int:
 
 
 def check_questions(name: str, raw: bytes) -> int:
-    """Check every row of a file of questions as the evaluation does; return their number, at least 1.
+    """Check every row of a file of questions by the rules of the evaluation; return their number, at least 1.
 
     Raises:
-        CorpusError: the file is too large or not UTF-8, or a row is not a question; names line and column.
+        CorpusError: the file is too large or not UTF-8, or a row is not a question; it names line and column.
     """
     if len(raw) > MOST_MEGABYTES * 2**20:
         raise CorpusError(f"{name!r} has {len(raw) / 2**20:.1f} MB, more than {MOST_MEGABYTES} MB: shorten it")
@@ -418,9 +418,9 @@ def check_questions(name: str, raw: bytes) -> int:
 
 
 def _ask_advanced(values: dict[str, Any], is_expanded: bool) -> tuple[dict[str, Any], str, str]:
-    """Draw the advanced settings; return all settings, the additional seeds and the key of the form.
+    """Draw the advanced settings.
 
-    Returns the study's fields as plain values, the further seeds as typed, and the prefix of the sections' keys.
+    Returns the study's fields as plain values, the additional seeds as typed, and the prefix of the sections' keys.
     """
     start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (Study("model", "A", "B"), "launch")
     top: dict[str, Any] = {"metric": start.metric, "seed": start.seed}
@@ -579,7 +579,7 @@ def _describe_tasks(tasks: tuple[str, ...], folder: str) -> None:
             "downloaded, the run does not start."
         )
     if unchecked:
-        st.caption(f"The run looks these up in lm-eval: {escape(', '.join(unchecked))}.")
+        st.caption(f"The run looks up these tasks in lm-eval: {escape(', '.join(unchecked))}.")
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -589,7 +589,7 @@ def _count_rows(source: TaskSource, _modified: int) -> int:
 
 
 def _check(settings: dict[str, Any], further: str, complaint: Any, key: str) -> list[Study]:
-    """Return the form's study for each seed; if a field is not valid, show and mark every error and return none."""
+    """Return the form's study for each seed; if a field is invalid, mark all errors and return an empty list."""
     try:
         return list_seeds(from_dict(settings), further)
     except GpruneError as error:
@@ -651,7 +651,7 @@ def css_string(text: str) -> str:
 def input_problem(study: Study) -> str:
     """Return the reason why the model, a text or a task cannot be used; empty if none is found.
 
-    Nothing is downloaded. Of a name on the hub, only the form is checked.
+    Nothing is downloaded. Only the syntax of a name on the hub is checked.
     """
     try:
         require_usable(study)
@@ -703,10 +703,10 @@ def _draw_bar(root: str, studies: list[Study], refused: bool) -> None:
 
 
 def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple[str, ...] | None:
-    """Draw memory and time of whole runs of a study and its further seeds, as if they had no results.
+    """Draw the estimated memory and time of runs of a study and its additional seeds without cached results.
 
-    Returns the arguments of the job beside the study; None if it cannot fit and is not wanted nevertheless.
-    `records` of the cache's runs, the latest first, have the time.
+    Returns the extra command-line arguments of the job, or None if it does not fit and the user has not chosen to
+    start it anyway. `records` are the records of earlier runs, newest first, which give the time.
     """
     forecast = estimate_study(studies[0], records)
     if forecast is None:
@@ -748,7 +748,7 @@ def _tabulate(forecast: Forecast) -> pd.DataFrame:
 
 
 def _start(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> None:
-    """Submit a study of each seed."""
+    """Submit the study of each seed as a job."""
     origin = st.session_state.get(_ORIGIN, "")
     jobs = [job for job in (work.start(root, study, arguments, origin) for study in studies) if job is not None]
     if jobs:
@@ -757,7 +757,7 @@ def _start(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> 
 
 
 def draw_evaluation(root: str) -> None:
-    """Draw the form that measures the chosen run on other texts, on tasks and in speed, with the masks it has."""
+    """Draw the form that measures the chosen run, with its masks, on other texts, on tasks and for speed."""
     run = frame.current_run()
     if run is None:
         return

@@ -47,7 +47,7 @@ def _show_layers(run: Run, card: cards.Card) -> None:
 
 
 def _choose_baseline(run: Run) -> tuple[str, int]:
-    # before the masks are there the usual baselines can be chosen already
+    # before the masks exist, the usual baselines can already be chosen
     names = figures.base_methods(run) or ["flap", "wanda_sp"]
     labels = {name: label(name) for name in names}
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -56,7 +56,7 @@ def _choose_baseline(run: Run) -> tuple[str, int]:
     if base != own_method(run.study.metric):
         st.caption(
             f"GPrune uses {escape(label(run.study.metric))} in this run, so the comparison with {METHOD_LABELS[base]} "
-            "also reflects another metric, not only the restructured ranking."
+            "also reflects the difference of the metrics, not only the restructured ranking."
         )
     return base, bins
 
@@ -109,7 +109,7 @@ def _choose_masks(run: Run) -> dict[str, str]:
 def _compare_methods(run: Run, card: cards.Card, options: dict[str, str]) -> None:
     method, base = figures.choose_masks(run, options.get("method", ""), options.get("base", ""))
     if method == base:
-        st.info("Needs the masks of two methods; this run has one.", icon=":material/hourglass_empty:")
+        st.info("This card compares the masks of two methods; this run has one.", icon=":material/hourglass_empty:")
         return
     if warning := budget_warning(run, method, base):
         st.warning(warning, icon=":material/warning:")

@@ -140,7 +140,7 @@ class WorkerProcess:
 
 def describe_memory(model: ModelSpec) -> str:
     """Return how much memory the weights of a model need; raise ModelError if less is free on a CPU."""
-    # imported where a worker starts, and not by every page that can ask one
+    # imported when a worker starts, not by every page that can send it requests
     from gprune.models import identity
 
     try:
@@ -166,7 +166,7 @@ def _format_bytes(size: int) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a worker: a core is left to the app, and nothing is downloaded."""
+    """Return the environment of a worker, which leaves one core to the app and downloads nothing."""
     threads = os.environ.get(machine.THREADS_VARIABLE) or str(max(1, machine.cores() - 1))
     return {
         **os.environ,
@@ -200,11 +200,11 @@ class Entry:
     identity: str
     requests: tuple[WorkerRequest, ...]
     owners: dict[str, bool] = field(default_factory=dict)
-    """sessions that ask, and True if it is a preview, not a point of a curve"""
+    """owners of the question, each with True for a preview and False for a point of a curve"""
     last_viewed: float = 0.0
     """time at which a page last read its answer"""
     served: int = 0
-    """number of its last turn, in a running count"""
+    """number of its last turn, counted over the turns of all questions"""
     progress: Progress = "open"
     problem: str = ""
     retry: float = 0.0
@@ -225,7 +225,7 @@ class Client:
         start: Callable[[ModelSpec], WorkerProcess] = WorkerProcess,
         waits_for: Callable[[Path, str], str] = job_in_the_way,
     ) -> None:
-        """Start nothing yet; a worker ends after `idle` seconds without work. The rest is replaced in tests."""
+        """Store the settings: a worker ends after `idle` seconds without work; tests replace the other arguments."""
         self.idle = idle
         self._start, self._waits_for = start, waits_for
         self._lock, self._news = threading.RLock(), threading.Event()
@@ -262,7 +262,7 @@ class Client:
         base: Question | None = None,
         preview: bool = False,
     ) -> list[str]:
-        """Request the points of a curve, which refine in turn after every other question. See `ask`."""
+        """Request the points of a curve, which are measured in turn, after all previews. See `ask`."""
         require_trust(source.graph.study.trust_remote_code)
         pairs = [(question, base_question(source, question, base)) for question in questions]
         sides = [(resolve(source, question), resolve(source, reference)) for question, reference in pairs]
@@ -342,7 +342,7 @@ class Client:
         with self._lock:
             for entry in self._entries.values():
                 if entry.identity not in identities and entry.owners.pop(owner, None) is not None:
-                    # it goes on for other owners
+                    # it continues if it has other owners
                     if not entry.owners and entry.progress == "open":
                         entry.progress = "dropped"
             for identity, requests in zip(identities, questions, strict=True):
@@ -445,7 +445,7 @@ class Client:
                     self._news.wait(_TICK)
                     self._news.clear()
             except Exception as error:
-                # pages get a sentence whatever it was, and the next question another try
+                # pages show a sentence for any error, and the next question tries again
                 self._fail_entries(
                     self._open_entries(), f"live evaluation failed ({type(error).__name__}: {error}): try again"
                 )
@@ -478,7 +478,7 @@ class Client:
         """Compute one slice of a question, or load its model first."""
         try:
             if self._worker is None or self._worker.model != entry.model:
-                # what is asked meanwhile comes first then
+                # a question that arrives while the model loads comes first afterwards
                 self._load(entry.model)
             else:
                 self._extend_answer(entry, self._worker)

@@ -1,8 +1,8 @@
 """Requests to the live worker: a question together with everything that its answer depends on.
 
-A question is resolved here, without torch: which masks, which results behind its repairs, which losses are in the
-store already. The identity of a request is a hash of all that its numbers depend on, so that two sessions never
-get each other's numbers, and get the same ones where they ask the same.
+A question is resolved here, without torch: its masks, the results that its repairs need, and losses that the store
+has already. The identity of a request is a hash of everything that its numbers depend on, so sessions share an answer
+exactly if their requests are equal.
 """
 
 import hashlib
@@ -172,7 +172,7 @@ def _to_plain(value: Any) -> Any:
 
 
 def resolve(source: Source, question: Question) -> WorkerRequest:
-    """Return the request of a question about a run; nothing heavy is loaded.
+    """Return the request of a question about a run; no model is loaded.
 
     Raises SettingsError if the study does not measure the text or there is no such method, StoreError
     where the run lacks the masks or the results that are needed, or they are damaged.
@@ -205,7 +205,7 @@ def resolve_tokens(source: Source, question: TokenQuestion, models: Sequence[Que
             task, arguments = "neuron", {"question": question, "tokens": tokens}
     requests = []
     for model in models:
-        # facts of a neuron are of the dense model
+        # a neuron's activations and tokens are those of the dense model
         pruning = {} if task == "neuron" else {"pruning": resolve_pruning(source, model)[0]}
         identity = digest(source.model, task, arguments, pruning)
         requests.append(WorkerRequest(identity, source.model, cast(Any, task), arguments | pruning, question))
@@ -227,18 +227,18 @@ def base_question(source: Source, question: Question, base: Question | None) -> 
 
 
 def describe_left_out(graph: Graph, method: str) -> str:
-    """Return a sentence on the fitted repairs that live figures of other masks lack; empty if there are none."""
+    """Return a sentence on the fitted repairs that live values of other masks lack; empty if there are none."""
     names = " and ".join(repair.label for repair in stages.repairs(graph, method) if repair.fitted)
     if not names:
         return ""
     return (
-        f"Live figures of other masks, and their reference, leave out {names}: it is fitted to the run's own masks. "
-        "“Repair the kept weights” fits it to these."
+        f"Live values of other masks, and of their reference, lack {names}, which is fitted to the run's own masks. "
+        "“Repair the kept weights” fits it to these masks."
     )
 
 
 def repair_of(study: Study, scaled: bool = False) -> RepairSettings:
-    """Return the repair of live figures: that of the run, or least squares with a bias on A and B.
+    """Return the repair of live values: that of the run, or least squares with a bias on A and B.
 
     A repair that the run chose by measurement is fitted to the run's own masks and is not used. `scaled` adds
     learned scales.
@@ -272,7 +272,7 @@ def evaluation_text(source: Source, text: str) -> Text:
 
     sampled = ""
     if is_sampled(text):
-        # the worker reads what the run has drawn
+        # the worker reads the text that the run has sampled
         sampled = _place_of(source.results, stages.sampled_text(source.graph, text))[1]
     return Text(text, evaluation.length, evaluation.batch, evaluation.windows, inputs.evaluation[text], sampled)
 
@@ -297,7 +297,7 @@ def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None,
     masks, is_own = _masks(source, question)
     if masks is None:
         return None, is_own
-    # plain arrays travel, not views of files
+    # the worker receives plain arrays, not views of files
     masks = replace(masks, ffn=np.array(masks.ffn), heads=np.array(masks.heads))
     if question.repair is None or (is_own and question.repair == source.graph.study.repair):
         fitted = is_own and bool(question.fitted or question.repair)
@@ -332,7 +332,7 @@ def _to_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> P
     """
     graph, results, settings = source.graph, source.results, source.graph.study.repair
     if AUTO in stages.repairs(graph, method):
-        # chosen with the recipe's own masks: these are fitted as any others
+        # the run chose this repair for the recipe's own masks, so it is fitted to these masks like to any others
         method, is_own = "gprune", False
     repairs = [repair for repair in stages.repairs(graph, method) if LEARNED not in repair.needs.values()]
     if not all(repair.fitted for repair in repairs):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gprune.system.errors import SettingsError
 
 COMMAND = "python -m gprune app"
-"""what starts the app"""
+"""command that starts the app"""
 TRUST_OPTION = "--trust-remote-code"
 
 
@@ -18,14 +18,14 @@ class ServerOptions:
     """Options of the server."""
 
     trust_remote_code: bool = False
-    """whether a study may ask for the Python code of its model to be run"""
+    """whether the app may run the Python code that comes with a study's model"""
 
 
 _noted: list[ServerOptions] = []
 
 
 def open_with(options: ServerOptions) -> None:
-    """Record that this process serves the app with access control, and its options."""
+    """Store the options of the server, which also marks this process as serving the app with access control."""
     _noted[:] = [options]
 
 

@@ -23,7 +23,7 @@ _PAGES = "gprune.app.pages"
 _log = logging.getLogger(__name__)
 SCRIPT = installation.APP_FOLDER / "app.py"
 _REFUSED = "ASGI callable returned without completing handshake."
-"""what uvicorn says of each WebSocket that was answered with a plain response, as the guard does"""
+"""message of uvicorn for each WebSocket that the guard refuses with a plain response"""
 
 
 def import_views() -> None:
@@ -44,9 +44,9 @@ def import_views() -> None:
 def serve(endpoint: Endpoint, terms: ServerOptions, while_listening: AbstractContextManager[None]) -> None:
     """Serve the app until it is interrupted; `while_listening` is entered while the server listens."""
     open_with(terms)
-    # beside the script Streamlit looks for its settings, and that folder is where imports are looked for
+    # Streamlit looks for its settings next to the script, and adds this folder to the import path
     sys.argv = [str(SCRIPT)]
-    # who waits outside with an open page asks every second
+    # an open page without a valid cookie retries every second
     logging.getLogger("uvicorn.error").addFilter(
         lambda record: record.levelno >= logging.WARNING and record.msg != _REFUSED
     )
@@ -82,9 +82,9 @@ def _only_own_addresses() -> None:
     import streamlit as st
 
     def empty_page() -> None:
-        """Register no page: for imports outside of a session."""
+        """Stand for a page; draws nothing."""
 
-    # which it would say on the terminal
+    # Streamlit would print a warning about the missing session
     logger = logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context")
     logger.disabled = True
     try:

@@ -1,10 +1,10 @@
 """The address: values of the pages outside all widgets, mirrored into the query, and the way from place to place.
 
 Widgets, lines and presets are views of these values. A value changes when a person changes a view of it, or
-when the address changes by itself (a link that was opened, the browser's Back). What a page has read and is
-not its default is in its address afterwards, so that a copied address shows the same view. Streamlit's own
-`bind="query-params"` does less: a change replaces the entry of the browser's history, a key has one widget only,
-and a value that cannot be used is dropped in silence.
+when the address changes by itself (a link that was opened, the browser's Back). Afterwards the address has each value
+that the page has read and that is not the default, so a copied address shows the same view. Streamlit's own
+`bind="query-params"` does less: a change replaces the entry of the browser's history, a key has only one widget,
+and a value that cannot be used is dropped silently.
 """
 
 import math
@@ -29,7 +29,7 @@ RUN, COMPARED = "run", "cp_runs"
 SHARED = (RUN, *KEYS)
 """keys that go with the reader from place to place"""
 ALWAYS = (RUN, "jobs_job")
-"""in every address that has them: another person's newest run or job is another one"""
+"""keys that are written even with their default value: another reader may have a newer run or job"""
 EDIT = "Edit settings and restart"
 """label of the button that leads to the launch form where a run has failed"""
 _SENT = "to_launch_study"
@@ -149,7 +149,7 @@ def read_address(page: str) -> None:
         state.last_query = _sent_query()
     elif page != state.page:
         state.page, state.warnings = page, {}
-        # a link does not bring all: what the address never held on this page has not been taken back
+        # a link may lack keys; a key that the address never had on this page was not removed by the reader
         state.last_query = {key: texts for key, texts in state.last_query.items() if key in st.query_params}
     else:
         # Back to a view in which something was not chosen yet
@@ -170,7 +170,7 @@ def read_address(page: str) -> None:
 def drawing_page(page: str) -> Iterator[None]:
     """Read the address for the page that the block draws, and note if the block ends before `write_address`."""
     read_address(page)
-    # the session cannot be asked any more where something has overtaken the page
+    # get the state first: the session is not available after an interruption
     state = current_state()
     try:
         yield
@@ -311,7 +311,7 @@ def _read(key: str, default: T, parse: Callable[[Any], T], rule: str) -> T:
         except (ValueError, OverflowError):
             state.warnings[key] = _fault(key, last, rule)
     try:
-        # another run can have fewer layers or methods: its own default serves then, and the value is kept
+        # another run can have fewer layers or methods: use its default, and keep the value for other runs
         value = parse(state.values[key]) if state.values.get(key) is not None else default
     except (ValueError, OverflowError):
         value = default
@@ -356,7 +356,7 @@ def number_field(label: str, key: str, default: T, low: T, high: T, step: T, **o
     """Draw a field to type a number in; an empty one keeps the value."""
     widget: Any = st.number_input
     bound = _bind(key, "number", lambda: _numeric(key, default, low, high))
-    # with None for its own value an emptied field is None, and not the least value
+    # with the default None, an emptied field returns None instead of the lowest value
     typed = widget(label, low, high, None, step=step, **bound, **options)
     return cast(T, _numeric(key, default, low, high) if typed is None else typed)
 
@@ -418,7 +418,7 @@ def _bind(key: str, kind: str, read: Callable[[], Any], choices: Options | None 
         state.changes.pop(widget)()
     value = read()
     before, state.labels[widget] = state.labels.get(widget, {}), labels
-    # the browser speaks of an option by its label when it was last drawn
+    # the browser identifies an option by the label that it had when last drawn
     renamed = any(labels.get(name, label) != label for name, label in before.items())
     if renamed or st.session_state.get(widget) != value or widget not in st.session_state:
         st.session_state[widget] = value
@@ -488,6 +488,6 @@ def to_launch(study: Study, source: str) -> None:
 
 
 def sent_to_launch() -> tuple[Study, str] | None:
-    """Return the arguments of the last `to_launch`, at the first call after it; else None."""
+    """Return the arguments of the last `to_launch` and forget them; None if there are none."""
     sent: tuple[Study, str] | None = st.session_state.pop(_SENT, None)
     return sent

@@ -96,12 +96,12 @@ def preview(run: Run, settings: ReliabilitySettings) -> thresholds.Decision:
 def masks_of(run: Run, choice: whatif.LabChoice) -> PruningMasks:
     """Return the masks of a choice, composed from the run's thresholds and cached.
 
-    Raises MissingResultError if the run lacks what GPrune's masks follow from, MethodError if the
+    Raises MissingResultError if the run lacks a result that GPrune's masks need, MethodError if the
     method cannot be decided here (see `whatif.obstacle`), SettingsError if the retention is below that of the
     minimum widths of the layers.
     """
     if choice.method != "gprune":
-        # what the decisions of a run's baselines follow from
+        # the decisions of a run's baselines depend on these inputs
         inputs = f"{run.root} {run.study.to_json()} {run.graph.inputs!r}"
         return _compute_baseline_masks(RunResults((inputs,), run), choice)
     keys = [run.root, *(run.key(stages.scores, text) for text in stages.PAIR)]
@@ -181,7 +181,7 @@ def measurement(
         retention=retention,
         parameters=parameters,
         model=inputs.model or study.model,
-        # what fixes the windows' tokens besides their length; empty where it is not recorded
+        # together with the length, this determines the tokens of the windows; empty if it is not recorded
         content=f"{inputs.tokenizer}:{digest}" if digest else "",
         losses=value.losses,
         stamp=protocol.of_perplexity(value, details, inputs.precision, study.evaluation.windows),
@@ -230,10 +230,10 @@ def _diagnose(results: RunResults) -> AblationEffect:
 
 def seed_sentence(record: records.Agreement) -> str:
     """Return a sentence if modules agree less with another k-means seed than with another text, else an empty one."""
-    agreement_found, (seed, start) = agreement.mean_substitution(record), agreement.controls(record)
-    if agreement_found is None or seed is None or seed >= agreement_found[0]:
+    mean_agreement, (seed, start) = agreement.mean_substitution(record), agreement.controls(record)
+    if mean_agreement is None or seed is None or seed >= mean_agreement[0]:
         return ""
-    share = "Most" if seed < agreement_found[0] / 2 else "Part"
+    share = "Most" if seed < mean_agreement[0] / 2 else "Part"
     alone = "" if start is None else f", and the initialization alone agrees at {start:.2f} under the shared seed"
     return (
         f"{share} of the agreement comes from the shared k-means seed: with another seed on the same texts, the "
@@ -242,7 +242,7 @@ def seed_sentence(record: records.Agreement) -> str:
 
 
 def default_baseline(run: Run, names: Sequence[str]) -> str:
-    """Return the masks of the run's own metric if they are among `names`, else the first."""
+    """Return the method of the run's own metric if it is among `names`, else the first of them."""
     method = own_method(run.study.metric)
     return method if method in names else names[0]
 

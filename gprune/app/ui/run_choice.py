@@ -26,18 +26,18 @@ _ROOM = 25
 _LONGEST = 40
 """letters of a setting in a label"""
 _LABEL, _DELETED = "frame_run_label", "frame_run_deleted"
-"""what the run that is shown is called; name and label of one that was deleted while it was shown"""
+"""session keys: the label of the shown run, and name and label of a run that was deleted while it was shown"""
 
 
 def labels(runs: list[Run]) -> dict[str, str]:
-    """Readable names of runs, by the name of their folder.
+    """Return readable labels of runs, by the name of their folder.
 
     A label has the name or model, the state if the run is not done, and settings that are not the default. Runs with
     equal labels get the settings in which they differ, or else a short hash, so that labels fit a narrow list.
     """
     labels_by_name = {run.name: _words(run) for run in runs}
     _tell_apart(runs, labels_by_name)
-    # no two are called alike: a browser speaks of a run by its label
+    # labels are unique, because a browser identifies a run by its label
     for words in (lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
         times = Counter(labels_by_name.values())
         for run in runs:
@@ -47,7 +47,7 @@ def labels(runs: list[Run]) -> dict[str, str]:
 
 
 def _tell_apart(runs: list[Run], labels_by_name: dict[str, str]) -> None:
-    """Add to the names of runs that share one in which settings they differ."""
+    """Append the settings in which runs with equal labels differ to these labels."""
     groups = defaultdict(list)
     for run in runs:
         groups[labels_by_name[run.name]].append(run)
@@ -60,7 +60,7 @@ def _tell_apart(runs: list[Run], labels_by_name: dict[str, str]) -> None:
 
 
 def _label_setting(run: Run, field: str, value: str) -> str:
-    """A setting as a label names it."""
+    """Return the text of a setting in a label."""
     study = run.study
     if field == "metric":
         return label(study.metric)
@@ -84,7 +84,7 @@ def _words(run: Run) -> str:
     if run.state != "done":
         parts.append(run.state or "state unknown")
     if run.about.name:
-        # whoever named it knows what tells it apart
+        # a name given by hand is distinctive enough
         return " · ".join(parts)
     rule = thresholds.describe_rule(study.reliability)
     if study.reliability != ReliabilitySettings() and rule not in parts[0]:
@@ -97,12 +97,12 @@ def _words(run: Run) -> str:
 
 
 def choose_run(name: str) -> None:
-    """Show another run from the next drawing of the frame on."""
+    """Select the run that the frame and the pages show when they are drawn next."""
     address.set_value(RUN, name)
 
 
 def forget_run(name: str, left: list[Run]) -> None:
-    """Show another of the runs that are left, the newest first, where the deleted run is the one shown."""
+    """Select the default run of the runs that are left if the deleted run is the shown one."""
     if st.session_state.get(SHOWN) == name:
         address.set_value(RUN, _default(left))
 
@@ -123,13 +123,13 @@ def draw_run_list(runs: list[Run]) -> None:
     is_known = any(run.name == name for run in runs)
     chosen = name if is_known else default
     if is_known:
-        # what is shown stays when another run becomes the preferred one
+        # the shown run stays when another run becomes the default
         address.set_value(RUN, chosen)
         st.session_state[_LABEL] = labels(runs)[chosen]
     elif st.session_state.get(SHOWN) == name:
-        # it was there when this tab was last drawn
+        # the run existed when this session was last drawn
         st.session_state[_DELETED] = (name, st.session_state.get(_LABEL, name))
-    # no page shows the numbers of a run that was not asked for
+    # pages show no other run instead of the requested one
     st.session_state[SHOWN] = chosen if is_known else ""
     _selector(runs, chosen if is_known else None)
 

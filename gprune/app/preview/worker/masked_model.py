@@ -35,11 +35,11 @@ from gprune.system.errors import CorpusError, ModelError, SettingsError
 from gprune.system.progress import Progress, silent
 
 TARGET_SECONDS = 0.5
-"""of a slice of windows: between two slices something newer can come first"""
+"""target duration of a slice of windows: a newer request can start between two slices"""
 FIRST_WINDOWS = 2
-"""of a text whose pace is not known: with fewer there is no standard error"""
+"""windows of the first slice, whose speed is unknown: fewer windows give no standard error"""
 FITS = 2
-"""fitted weights that stay in memory: those of the newest masks and of their base"""
+"""number of fitted models that stay in memory: those of the newest masks and of their base"""
 SCALING = "learning scales"
 _TOO_SMALL = (
     "there is too little memory for live evaluation of this model: close other programs, or run the study with dtype "
@@ -67,7 +67,7 @@ class MaskedModel:
             if digests.result() != (spec.fingerprint, spec.tokenizer):
                 raise identity.changed_error(self.name)
         self.seconds: dict[Text, float] = {}
-        """that a window of a text takes"""
+        """time per window of each text"""
         self._windows: dict[Text, Array] = {}
         self._prepared: dict[str, dict[str, Any]] = {}
         self._fits: dict[str, RepairedWeights] = {}
@@ -115,13 +115,13 @@ class MaskedModel:
 
     @contextmanager
     def silenced(self, pruning: Pruning | None, on_progress: Progress = silent) -> Iterator[None]:
-        """Keep the removed units silent and the rest repaired; `on_progress` is called while weights are fitted."""
+        """Silence the removed units and repair the others within the block; fits of weights call `on_progress`."""
         if pruning is None:
             yield
             return
         key = pruning.key
         if self._silenced is None or self._silenced[0] != key:
-            # repaired weights are a third of the model: those before make way first
+            # repaired weights take a third of the model's memory: free the previous ones first
             self._silenced = None
             self._silenced = key, self._prepare(pruning, on_progress)
         with self._silenced[1].applied():
@@ -133,7 +133,7 @@ class MaskedModel:
             inputs: dict[str, Any] = {"weights": self._fit(pruning.key, pruning.masks, pruning.fit, on_progress)}
             model = PrunedModel(pruning.masks, repairs, inputs)
             return Silenced(self.decoder, model, repair.prepare_repairs(self.decoder, model))
-        # what repairs know of texts is the same for all masks
+        # repairs that are not fitted prepare the same data for all masks
         key = json.dumps([pruning.repairs, pruning.inputs])
         if key not in self._prepared:
             inputs = {name: self._records(places) for name, places in pruning.inputs.items()}
@@ -188,7 +188,7 @@ def measure_losses(model: MaskedModel, previous: WindowLosses | None, text: Text
     numbers = order[np.isnan(losses[order])][: max(1, min(count, text.batch))]
     started = time.perf_counter()
     try:
-        # in smaller batches where the memory is too small for all at once
+        # this uses smaller batches if the memory is too small for all windows at once
         losses[numbers] = window_losses(
             model.decoder.model,
             ids[numbers],
