@@ -292,7 +292,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
     chosen = [listed[row] for row in event["selection"]["rows"] if row < len(runs)]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            f"{format_count(len(listed), 'run')}. Size: all results. Unique: freed by deleting the run.",
+            f"{format_count(len(listed), 'run')}. Size: all results. Unique: freed by deletion.",
             width="stretch",
         )
         if len(chosen) > 1 and components.button("Compare selected", key="runs_compare", icon=":material/leaderboard:"):
