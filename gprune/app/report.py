@@ -93,17 +93,17 @@ def gather_entries(run: Run, chosen: Sequence[str], values: Mapping[str, Any] | 
     require(len(chosen) > 0, "cards", list(chosen), "one figure or more")
     for name in chosen:
         require_choice("card", name, figure_names())
-    entries = [entry for name in dict.fromkeys(chosen) for entry in _entries(run, name, values or {})]
+    entries = [entry for name in dict.fromkeys(chosen) for entry in _make_entries(run, name, values or {})]
     titles = Counter(entry.title for entry in entries)
     # two figures of one card have the same title
     return [_extend_title(entry) if titles[entry.title] > 1 else entry for entry in entries]
 
 
-def _entries(run: Run, name: str, values: Mapping[str, Any]) -> list[ReportEntry]:
+def _make_entries(run: Run, name: str, values: Mapping[str, Any]) -> list[ReportEntry]:
     try:
         panels = [_make_panel(run, name, options) for options in _page_options(run, name, values)]
         more = _describe_differences(panels)
-        return [_entry(name, panel, words) for panel, words in zip(panels, more, strict=True)]
+        return [_make_entry(name, panel, words) for panel, words in zip(panels, more, strict=True)]
     except GpruneError as error:
         return [ReportEntry(name, page_of_figure(name), describe_figure(name), problem=sentence(error))]
 
@@ -141,7 +141,7 @@ def _describe_differences(panels: Sequence[Panel]) -> list[str]:
     return [f" ({difference})" if difference else "" for difference in words]
 
 
-def _entry(name: str, panel: Panel, more: str) -> ReportEntry:
+def _make_entry(name: str, panel: Panel, more: str) -> ReportEntry:
     return ReportEntry(
         name,
         page_of_figure(name),
@@ -163,18 +163,18 @@ def _extend_title(entry: ReportEntry) -> ReportEntry:
 def as_html(run: Run, entries: Sequence[ReportEntry], moment: datetime | None = None) -> bytes:
     """Return the report of a run as a self-contained HTML file."""
     title = f"Report of {run.title or run.name}"
-    plotly, drawing = _scripts()
+    plotly, drawing = _load_scripts()
     parts = [
         "<!doctype html>",
         "<html lang='en'><head><meta charset='utf-8'>",
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy(plotly, drawing)}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_build_policy(plotly, drawing)}">',
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
         "<meta name='referrer' content='no-referrer'>",
         f"<title>{_escape(title)}</title><style>{_read_asset('report.css')}</style></head>",
-        f"<body><header><h1>{_escape(title)}</h1>{_summary(run, entries, moment or datetime.now(UTC))}</header>",
-        _contents(entries),
-        f"<main>{''.join(_section(number, entry) for number, entry in enumerate(entries, start=1))}",
-        _origin(run),
+        f"<body><header><h1>{_escape(title)}</h1>{_summary_html(run, entries, moment or datetime.now(UTC))}</header>",
+        _contents_html(entries),
+        f"<main>{''.join(_section_html(number, entry) for number, entry in enumerate(entries, start=1))}",
+        _origin_html(run),
         "</main>",
         _inert_json("looks", _theme_figures()),
         f"<script>{plotly}</script><script>{drawing}</script>",
@@ -185,13 +185,13 @@ def as_html(run: Run, entries: Sequence[ReportEntry], moment: datetime | None = 
 
 
 @cache
-def _scripts() -> tuple[str, str]:
+def _load_scripts() -> tuple[str, str]:
     """Return the scripts of Plotly and of the report, with the line ends from which a browser computes their hashes."""
     scripts = get_plotlyjs(), _read_asset("report.js")
     return scripts[0].replace("\r\n", "\n").replace("\r", "\n"), scripts[1]
 
 
-def _policy(*scripts: str) -> str:
+def _build_policy(*scripts: str) -> str:
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
@@ -200,14 +200,14 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def _summary(run: Run, entries: Sequence[ReportEntry], moment: datetime) -> str:
+def _summary_html(run: Run, entries: Sequence[ReportEntry], moment: datetime) -> str:
     figures = format_count(sum(entry.figure is not None for entry in entries), "figure")
     minute = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     line = f"{figures} of the run {run.name} ({run.state}). Created {minute} by GPrune Studio."
     return f"<p class='soft'>{_escape(line)}</p>"
 
 
-def _contents(entries: Sequence[ReportEntry]) -> str:
+def _contents_html(entries: Sequence[ReportEntry]) -> str:
     links = "".join(
         f"<li><a href='#figure-{number}'>{_escape(entry.title)}</a></li>"
         for number, entry in enumerate(entries, start=1)
@@ -217,7 +217,7 @@ def _contents(entries: Sequence[ReportEntry]) -> str:
     )
 
 
-def _section(number: int, entry: ReportEntry) -> str:
+def _section_html(number: int, entry: ReportEntry) -> str:
     """Return the HTML of a figure with its text and table, or of the reason why it is missing."""
     head = (
         f"<section id='figure-{number}' aria-labelledby='title-{number}'>"
@@ -232,12 +232,12 @@ def _section(number: int, entry: ReportEntry) -> str:
         f"data-figure='data-{number}' data-name=\"{_escape(entry.name)}\"></div>"
         f"<noscript><p>{alt} (The figure itself needs JavaScript.)</p></noscript>"
         f"<figcaption>{_escape(entry.caption)}</figcaption></figure>"
-        f"{how if entry.how else ''}{_table(entry)}"
+        f"{how if entry.how else ''}{_table_html(entry)}"
         f"{_inert_json(f'data-{number}', _figure_json(entry.figure))}</section>"
     )
 
 
-def _table(entry: ReportEntry) -> str:
+def _table_html(entry: ReportEntry) -> str:
     table = entry.table
     if table is None or not len(table.columns):
         return ""
@@ -254,7 +254,7 @@ def _table(entry: ReportEntry) -> str:
     )
 
 
-def _origin(run: Run) -> str:
+def _origin_html(run: Run) -> str:
     """Return the HTML of the settings, protocols, versions and machine that are needed to reproduce the numbers."""
     record: Mapping[str, Any] = run.record
     texts = {f"text: {role}": words for role, words in (record.get("texts") or {}).items()}

@@ -198,7 +198,7 @@ def compare(
     require_choice("pinned", pinned or default, tuple(options))
     return Comparison(
         chosen, rows, results, frozenset(result.name for result in all_lines) - {result.name for result in results},
-        _names(results, chosen), options[pinned or default],
+        _label_lines(results, chosen), options[pinned or default],
         {"methods": tuple(methods), "together": together, "pinned": pinned if pinned != default else ""},
         {run.name: story.holdout_statuses(run) for run in chosen},
     )  # fmt: skip
@@ -230,11 +230,11 @@ def baseline_options(results: list[MethodResult], metric: str) -> tuple[dict[str
     return options, next((key for key, result in options.items() if result.method == own), next(iter(options)))
 
 
-def _names(results: list[MethodResult], chosen: list[Run]) -> dict[tuple[str, str], str]:
+def _label_lines(results: list[MethodResult], chosen: list[Run]) -> dict[tuple[str, str], str]:
     """Label each line by its method, with the words that tell lines of one method apart."""
     runs, names = {run.name: run for run in chosen}, {}
     for method in dict.fromkeys(result.method for result in results):
-        words = {result.name: _run_words(result, runs) for result in results if result.method == method}
+        words = {result.name: _describe_line(result, runs) for result in results if result.method == method}
         differ = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
         for name, (title, *settings) in words.items():
             # the title of a tuned run already contains its rule
@@ -248,7 +248,7 @@ def _names(results: list[MethodResult], chosen: list[Run]) -> dict[tuple[str, st
     }
 
 
-def _run_words(result: MethodResult, runs: dict[str, Run]) -> tuple[str, ...]:
+def _describe_line(result: MethodResult, runs: dict[str, Run]) -> tuple[str, ...]:
     run = runs[result.rows[0].run]
     study, count, adapts = run.study, len(result.seeds), METHODS[result.method].masks == OURS
     seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
@@ -276,9 +276,9 @@ def _for_texts(run: Run, values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 @panel("perplexity", "cp_charts", "Perplexity on a log axis", group=LINES, reads=_for_texts)
-def perplexity(run: Run, *, text: str = "", _compared: Comparison | None = None, **asked: Any) -> Panel:
+def perplexity(run: Run, *, text: str = "", _compared: Comparison | None = None, **choice_options: Any) -> Panel:
     """Perplexity of every method on a text, by default an unseen one."""
-    compared = _compared or comparison_of(run, **asked)
+    compared = _compared or comparison_of(run, **choice_options)
     text = text or compared.texts[0]
     require_choice("text", text, tuple(compared.texts))
     return Panel(
@@ -293,9 +293,9 @@ def perplexity(run: Run, *, text: str = "", _compared: Comparison | None = None,
 
 
 @panel("differences", "cp_changes", "Difference from the baseline", group=LINES, reads=_for_texts)
-def differences(run: Run, *, text: str = "", _compared: Comparison | None = None, **asked: Any) -> Panel:
+def differences(run: Run, *, text: str = "", _compared: Comparison | None = None, **choice_options: Any) -> Panel:
     """Difference of every method from the baseline on a text, by default an unseen one."""
-    compared = _compared or comparison_of(run, **asked)
+    compared = _compared or comparison_of(run, **choice_options)
     text = text or compared.texts[0]
     require_choice("text", text, tuple(compared.texts))
     figure = plot_changes(compared, text)
@@ -452,11 +452,11 @@ def pareto_options(compared: Comparison, text: str, cost: str) -> list[Option]:
     """
     if missing := missing_methods(compared.results, text, compared.expected):
         raise MissingResultError(f"the perplexity of {', '.join(map(label, missing))} on {compared.text_name(text)}")
-    costs = _parameters(compared) if cost == PARAMETERS else _times(compared)
+    costs = _relative_sizes(compared) if cost == PARAMETERS else _relative_times(compared)
     return decisions.options(compared.results, [text], costs)
 
 
-def _parameters(compared: Comparison) -> dict[tuple[str, str], float]:
+def _relative_sizes(compared: Comparison) -> dict[tuple[str, str], float]:
     dense = next((row.parameters for row in compared.rows if row.method == DENSE and row.parameters), 0)
     return {
         result.name: result.rows[0].parameters / dense
@@ -465,7 +465,7 @@ def _parameters(compared: Comparison) -> dict[tuple[str, str], float]:
     }
 
 
-def _times(compared: Comparison) -> dict[tuple[str, str], float]:
+def _relative_times(compared: Comparison) -> dict[tuple[str, str], float]:
     rows = {
         run.name: list(run.load(stages.speed).rows)
         for run in compared.runs

@@ -272,7 +272,7 @@ def atlas(run: Run, *, method: str = "", base: str = "", shown: str = CHANGE, se
     require_choice("shown", shown, tuple(COLORS))
     finding = _describe_changes(changes, first, second)
     return Panel(
-        plot_modules(changes, _columns(run), (first, second), shown, selected),
+        plot_modules(changes, _load_columns(run), (first, second), shown, selected),
         f"Each row is a layer, each cell a module: purple if {escape(first)} keeps more, orange if less.",
         action="Click one to select it.",
         title=finding,
@@ -317,7 +317,7 @@ def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Se
     share = f"{percent(changes.neurons, 1)} of the neurons"
     groups = "" if learned else f" and {percent(changes.groups, 1)} of the key/value groups"
     return Panel(
-        plot_modules(changes, _columns(run), _TEXT_NAMES, shown, selected),
+        plot_modules(changes, _load_columns(run), _TEXT_NAMES, shown, selected),
         note + _TEXT_CAPTIONS[shown],
         action="Click one to select it.",
         title=f"{share}{groups} of {escape(label(method))} depend on the calibration text",
@@ -389,7 +389,7 @@ def compare_texts(run: Run, method: str) -> Atlas:
     return mask_map.compare_modules(run.load(stages.partition), masks[0], masks[1])
 
 
-def _columns(run: Run) -> Array:
+def _load_columns(run: Run) -> Array:
     """Return the (modules,) column of each module in its layer's row of the atlas; see `mask_map.module_columns`."""
     return mask_map.module_columns(run.load(stages.partition), run.load(stages.drift).magnitude)
 
@@ -418,7 +418,7 @@ def plot_modules(
     x, y = column.astype(np.int16), atlas.layer.astype(np.int16)
     marks.add_cells(figure, x, y, atlas.layer, values, hover, atlas.module)
     layers, columns = grid.shape
-    style(figure, "modules of the layer, from stable to unstable (mean drift)", "layer", _height(layers))
+    style(figure, "modules of the layer, from stable to unstable (mean drift)", "layer", _figure_height(layers))
     figure.update_xaxes(range=[-0.5, columns - 0.5], showticklabels=False, ticks="", showgrid=False)
     layer_axis(figure, layers, "y", showgrid=False)
     if selected.module is None:
@@ -429,7 +429,7 @@ def plot_modules(
     return figure
 
 
-def _height(layers: int) -> int:
+def _figure_height(layers: int) -> int:
     """Return the height of a figure with one row per layer, in pixels."""
     return max(320, 120 + 13 * layers)
 
@@ -471,7 +471,7 @@ def _plot_groups(masks: dict[str, PruningMasks], scores: dict[str, Array], selec
     coloraxis = {"colorscale": SIGNS, "cmid": 0.0, "cmin": -reach, "cmax": reach, "colorbar": bar}
     figure.update_layout(coloraxis=coloraxis)
     figure.update_traces(hoverinfo="skip", xgap=1, ygap=1, selector={"type": "heatmap"})
-    style(figure, "key/value group", "", _height(layers), margin={"l": 64, "r": 16, "t": 36, "b": 52})
+    style(figure, "key/value group", "", _figure_height(layers), margin={"l": 64, "r": 16, "t": 36, "b": 52})
     figure.update_xaxes(range=[-0.5, groups - 0.5], tickformat="d", nticks=8, showgrid=False)
     layer_axis(figure, layers, "y", showgrid=False)
     figure.update_yaxes(title_text="layer", col=1)

@@ -154,7 +154,7 @@ def neuron_map(
         title=title,
         alt=plane.quality,
         table=lambda: neuron_table(run, layer, np.arange(count), plane.points),
-        how=_explain(run, basis, layout),
+        how=_explain_map(run, basis, layout),
     )
 
 
@@ -166,7 +166,7 @@ def _describe_difference(layer: int, colour: str, method: str, coloring: Colorin
     return f"In layer {layer}, GPrune and {name} decide {share} of the neurons differently"
 
 
-def _explain(run: Run, basis: str, layout: str) -> str:
+def _explain_map(run: Run, basis: str, layout: str) -> str:
     if basis == PARAMETERS:
         points = (
             "A neuron is represented by the direction of its weights: its rows of gate and up and its column of down."
@@ -433,7 +433,7 @@ def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Pane
     finding = "rank " + ", ".join(f"{ranks.rank[neuron]:.2f} on {letter}" for letter, ranks in texts.items())
     return Panel(
         _plot_ranks(texts, neuron, names_in_figure(run.study)),
-        _no_halves(run) or "Whiskers: the range of its rank over halves of that text alone.",
+        _explain_no_halves(run) or "Whiskers: the range of its rank over halves of that text alone.",
         title=f"Neuron {neuron} of layer {layer}: {escape(name_texts(finding, run.study))}",
         alt=finding,
         table=lambda: pd.DataFrame(
@@ -539,14 +539,14 @@ def layer_ranks(run: Run, layer: int) -> dict[str, LayerRanks]:
     for role in texts_of(run.study):
         if run.has(stages.scores, role):
             keys = "", ""
-            if not _no_halves(run) and run.has(stages.statistics, role) and run.has(stages.norms):
+            if not _explain_no_halves(run) and run.has(stages.statistics, role) and run.has(stages.norms):
                 keys = run.key(stages.statistics, role), run.key(stages.norms)
             scores = run.key(stages.scores, role)
             texts[calibration.ROLES[role]] = _rank_layer(run.root, scores, *keys, run.study.metric, layer)
     return run.require(texts, stages.scores, "primary")
 
 
-def _no_halves(run: Run) -> str:
+def _explain_no_halves(run: Run) -> str:
     if run.study.metric not in scoring.METRICS:
         return "No whiskers: the metric cannot score parts of a text."
     if run.study.metric == "flap" and run.study.calibration.flap_variant == "released":
@@ -608,7 +608,7 @@ def bin_activations(values: Mapping[str, Array]) -> pd.DataFrame:
     low, high = float(min(map(np.min, values.values()))), float(max(map(np.max, values.values())))
     # at most 64 bins on either side of 0
     power = math.frexp(max(abs(low), abs(high)) / 64)[1]
-    while (last := _bin(high, power) + 1) - (first := _bin(low, power)) > MOST_ACTIVATION_BINS:
+    while (last := _bin_index(high, power) + 1) - (first := _bin_index(low, power)) > MOST_ACTIVATION_BINS:
         power += 1
     edges = np.ldexp(np.arange(first, last + 1.0), power)
     table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
@@ -617,7 +617,7 @@ def bin_activations(values: Mapping[str, Array]) -> pd.DataFrame:
     return table
 
 
-def _bin(value: float, power: int) -> int:
+def _bin_index(value: float, power: int) -> int:
     return math.floor(math.ldexp(value, -power))
 
 

@@ -309,9 +309,9 @@ def read_curve(points: pd.DataFrame, retention: float) -> str:
     if abs(levels[nearest] - retention) < _SAME:
         point = points.iloc[nearest]
         windows = "" if point["windows"] == point["of"] else f", {point['windows']} of {point['of']} windows"
-        return f"{_figure(values[nearest])} ({point['source']}{windows})"
+        return f"{_format_value(values[nearest])} ({point['source']}{windows})"
     value = _interpolate(points, retention)
-    return "–" if value is None else f"≈ {_figure(value)} (interpolated)"
+    return "–" if value is None else f"≈ {_format_value(value)} (interpolated)"
 
 
 def describe_retention(points: Sequence[CurvePoint], retention: float, text: str) -> str:
@@ -380,5 +380,5 @@ def _describe_source(method: str, answer: Answer, is_edited: bool) -> str:
     return "measured"
 
 
-def _figure(value: float) -> str:
+def _format_value(value: float) -> str:
     return f"{value:.2f}" if value < 1000 else f"{value:.4g}"

@@ -134,7 +134,7 @@ def _show_table(content: Card, compared: Comparison, text: str) -> None:
         table,
         words={"change": lambda change: f"{format_signed(change, '.1f')}%"},
         height=tables.height(len(table)),
-        column_config=_columns(table, compared),
+        column_config=_set_columns(table, compared),
         placeholder="–",
         alt=f"perplexity of every method on {compared.text_name(text)}",
     )
@@ -179,7 +179,7 @@ def _has_seeds(compared: Comparison) -> bool:
     return any(len(result.seeds) > 1 for result in compared.results)
 
 
-def _columns(table: pd.DataFrame, compared: Comparison) -> dict[str, Any]:
+def _set_columns(table: pd.DataFrame, compared: Comparison) -> dict[str, Any]:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     forms = {"retention": ("%.1f%%", 76), "PPL ↓": ("%.2f", 68), "s.d.": ("%.2f", 52), "±": ("%.1f%%", 54)}
     columns: dict[str, Any] = {name: number(format=form, width=width) for name, (form, width) in forms.items()}
@@ -299,11 +299,11 @@ def _inputs_of(compared: Comparison) -> dict[tuple[str, str], MethodInputs]:
     Raises StoreError if a record of the learning is damaged.
     """
     runs = {run.name: run for run in compared.runs}
-    inputs = {result.name: _inputs(runs[result.name[0]], result.method) for result in compared.results}
+    inputs = {result.name: _load_inputs(runs[result.name[0]], result.method) for result in compared.results}
     return {name: inputs_used for name, inputs_used in inputs.items() if inputs_used is not None}
 
 
-def _inputs(run: Run, method: str) -> MethodInputs | None:
+def _load_inputs(run: Run, method: str) -> MethodInputs | None:
     method_info = METHODS[method]
     if method_info.decision == "none" or not run.has(stages.masks, method_info.masks):
         return None

@@ -34,14 +34,14 @@ def show_ranks(run: Run) -> None:
         _show_distribution(run, card)
     left, right = st.columns(2)
     with left:
-        cards.panel_card(figures.drift_by_layer, run, selection.of_point)
+        cards.panel_card(figures.drift_by_layer, run, selection.select_mark)
     if frame.is_rest_deferred():
         return
     with right, cards.card_of(figures.ranks, run) as card:
         layers = len(run.load(stages.scores, "primary").ffn)
         layer = selection.layer_field(run, "rd_layer", layers, figures.most_drifting_layer(run))
         card.show(
-            figures.ranks(run, layer=layer, selected=selection.current_selection(run)), on_point=selection.of_point
+            figures.ranks(run, layer=layer, selected=selection.current_selection(run)), on_point=selection.select_mark
         )
     with cards.card("rd_top", "The neurons that shift most", run) as card:
         _show_top_neurons(run, card)
@@ -118,7 +118,7 @@ def _show_agreement(run: Run, card: cards.Card) -> None:
     )
     names = tuple(name for name in record.comparisons if name in chosen) or tuple(record.comparisons)
     panel = figures.agreement(run, comparisons=names, selected=selection.current_selection(run))
-    card.show(panel, on_point=selection.of_point)
+    card.show(panel, on_point=selection.select_mark)
     if sentence := derived_cache.seed_sentence(record):
         st.caption(sentence)
     _warn_of_counts(run, names)

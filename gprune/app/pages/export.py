@@ -91,7 +91,7 @@ def _show_model(content: Card, run: Run) -> None:
     st.code(str(folder), language=None, wrap_lines=True)
     own_code = has_code(folder)
     code = "its code" if own_code else "no code of its own (every layer has the same width)"
-    st.caption(f"{amount(_bytes(folder))} on disk, with its tokenizer, {code} and its list of kept units.")
+    st.caption(f"{amount(_count_bytes(folder))} on disk, with its tokenizer, {code} and its list of kept units.")
     _show_snippets(folder, own_code)
     _offer_download(run, folder)
     if stages.recovers(run.study) and run.has(stages.checkpoint, recovery=True):
@@ -136,7 +136,7 @@ def _explain_missing(run: Run, folder: Path | None) -> None:
 
 def _offer_download(run: Run, folder: Path) -> None:
     """Offer the folder as a zip or, if it is larger than MOST_DOWNLOADED, the commands that copy it."""
-    size = _bytes(folder)
+    size = _count_bytes(folder)
     if size <= MOST_DOWNLOADED:
         words, file = f"Download the model ({amount(size)})", f"{run.name}-model.zip"
         tables.download_button(words, partial(zip_folder, folder), file, "application/zip", "sx_zip")
@@ -208,7 +208,7 @@ def _show_form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> N
         st.caption(f"{form.about} {_padding_cost(run) if form is PADDED else ''}")
         if out.exists():
             st.code(str(out), language=None, wrap_lines=True)
-            st.caption(f"Exported: {amount(_bytes(out))} on disk. Delete it to export it again.")
+            st.caption(f"Exported: {amount(_count_bytes(out))} on disk. Delete it to export it again.")
             return
         if form is GGUF and find_spec("gguf") is None:
             st.info(
@@ -239,7 +239,7 @@ def _padding_cost(run: Run) -> str:
     return f"Padding leaves {percent(padding.kept_saving)} of the saving: {', '.join(sizes)}."
 
 
-def _bytes(path: Path) -> int:
+def _count_bytes(path: Path) -> int:
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     return sum(file.stat().st_size for file in files)
 

@@ -54,7 +54,7 @@ def show(run: Run) -> None:
         with card("fq_nothing", "Changed answers", run):
             _explain_missing(run)
         return
-    task, method, rule = _choose(answered)
+    task, method, rule = _choose_comparison(answered)
     with card("fq_counts", "Changed answers, by task and method", run) as content:
         _show_counts(content, answered, task, method, rule)
     if frame.is_rest_deferred():
@@ -129,11 +129,11 @@ def accuracy_table(accuracies: Accuracies, rule: str) -> pd.DataFrame:
         rows.append(row | {label(method): _accuracy_cell(accuracies[method].get(task), rule) for method in methods})
     shares = len({task for method in methods for task, figure in accuracies[method].items() if figure.is_share})
     if shares > 1:
-        rows.append(_mean_row({method: accuracies[method] for method in methods}, shares, rule))
+        rows.append(_build_mean_row({method: accuracies[method] for method in methods}, shares, rule))
     return pd.DataFrame(rows)
 
 
-def _mean_row(accuracies: Accuracies, tasks: int, rule: str) -> dict[str, str]:
+def _build_mean_row(accuracies: Accuracies, tasks: int, rule: str) -> dict[str, str]:
     row = {"task": f"mean of {tasks} tasks", "documents": "", "chance": ""}
     for method, figures_of in accuracies.items():
         mean = accuracy.mean_accuracy(figures_of.values(), rule)
@@ -185,7 +185,7 @@ def accuracy_details(accuracies: Accuracies, rule: str) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("task", kind="stable")
 
 
-def _choose(answered: list[TaskAnswers]) -> tuple[TaskAnswers, str, str]:
+def _choose_comparison(answered: list[TaskAnswers]) -> tuple[TaskAnswers, str, str]:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         tasks = {str(index): task.name for index, task in enumerate(answered)}
         task = answered[int(address.selectbox("Task", tasks, "fq_task", "0", width=260))]

@@ -99,7 +99,7 @@ def _show_controls(run: Run, unit: Selection) -> bool:
         for label, step, icon, key in (("Previous", -1, "chevron_left", "B"), ("Next", 1, "chevron_right", "N")):
             neighbour = _neighbour(run, unit, step)
             components.action_button(
-                label, f"ins_{label.lower()}", icon, selection.select, *_parts(neighbour or Selection()),
+                label, f"ins_{label.lower()}", icon, selection.select, *_unit_parts(neighbour or Selection()),
                 shortcut=key, disabled=neighbour is None, help="Previous or next unit in the layer",
             )  # fmt: skip
         ask = address.toggle(
@@ -111,7 +111,7 @@ def _show_controls(run: Run, unit: Selection) -> bool:
     return asking.can_ask(run, ask)
 
 
-def _parts(unit: Selection) -> tuple[int | None, int | None, int | None]:
+def _unit_parts(unit: Selection) -> tuple[int | None, int | None, int | None]:
     return unit.layer, unit.module, unit.neuron
 
 
@@ -125,7 +125,7 @@ def _neighbour(run: Run, unit: Selection, step: int) -> Selection | None:
         neighbour = Selection(unit.layer, unit.module + step)
     else:
         neighbour = Selection(unit.layer + step)
-    if min(value for value in _parts(neighbour) if value is not None) < 0:
+    if min(value for value in _unit_parts(neighbour) if value is not None) < 0:
         return None
     neighbour, missing = available_part(run, neighbour)
     return None if missing else neighbour
@@ -228,7 +228,7 @@ def _show_methods(run: Run, layer: int, neuron: int) -> None:
 # --- what the worker answers
 
 
-def _ask(
+def _ask_worker(
     run: Run, requests: Mapping[str, TokenQuestion], key: str, draw: Callable[[dict[str, TokenAnswer], bool], None]
 ) -> None:
     """Send named requests to the worker, and draw its answers until they are complete.
@@ -276,7 +276,7 @@ def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -
         values = {letter: item.values for letter, item in counts.items()}
         card.show(figures.activations(run, values, f"Sequences read: {progress}"))
 
-    _ask(run, requests, card.key, draw)
+    _ask_worker(run, requests, card.key, draw)
 
 
 def _show_promoted_tokens(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
@@ -284,7 +284,7 @@ def _show_promoted_tokens(run: Run, card: cards.Card, unit: Selection, live: boo
         st.caption("Switch on “Ask the model” above to see the tokens that the neuron promotes and suppresses.")
         return
     request = Neuron(unit.layer or 0, unit.neuron or 0)
-    _ask(run, {"direction": request}, card.key, partial(_draw_promoted_tokens, card))
+    _ask_worker(run, {"direction": request}, card.key, partial(_draw_promoted_tokens, card))
 
 
 def _draw_promoted_tokens(card: cards.Card, answers: dict[str, TokenAnswer], refining: bool) -> None:
@@ -461,7 +461,7 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
         letter: Neuron(layer, neuron, roles[letter], tuple(map(_token_range, items)))
         for letter, items in positions.items()
     }
-    _ask(run, requests, card.key, draw)
+    _ask_worker(run, requests, card.key, draw)
 
 
 def _token_range(position: Activation) -> tuple[int, int, int]:

@@ -189,14 +189,14 @@ def table_of_jobs(rows: list[dict[str, Any]]) -> tuple[pd.DataFrame, dict[str, A
     table["progress"] *= 100.0
     idle = [name for name in ("stage", "time left") if not table[name].any()]
     wide = _NAME_PIXELS + sum(_JOB_PIXELS[name] for name in idle)
-    columns = _columns({"job": wide} | _JOB_PIXELS)
+    columns = _set_widths({"job": wide} | _JOB_PIXELS)
     columns["progress"] = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=90)
     longest = int(table["job"].str.len().max())
     look = {"row_height": _TWO_LINES} if longest * _LETTER_PIXELS > wide else {}
     return table.drop(columns=idle), columns, look
 
 
-def _columns(pixels: Mapping[str, int]) -> dict[str, Any]:
+def _set_widths(pixels: Mapping[str, int]) -> dict[str, Any]:
     return {name: st.column_config.Column(width=width) for name, width in pixels.items()}
 
 
@@ -217,11 +217,11 @@ def _job_row(situation: work.Situation, job: Job) -> dict[str, Any]:
         "progress": share,
         "elapsed": duration(progress.elapsed),
         "time left": duration(left) if job.active and (left or 0) >= 1 else "",
-        "submitted": _minute(job.created),
+        "submitted": _format_time(job.created),
     }
 
 
-def _minute(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):
@@ -283,7 +283,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
 
     event = tables.show(
         table,
-        column_config=_columns(_RUN_PIXELS),
+        column_config=_set_widths(_RUN_PIXELS),
         key="runs_rows",
         on_select=choose,
         selection_mode="multi-row",
@@ -292,8 +292,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
     chosen = [listed[row] for row in event["selection"]["rows"] if row < len(runs)]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            f"{format_count(len(listed), 'run')}. Size: all results. Unique: freed by deletion.",
-            width="stretch",
+            f"{format_count(len(listed), 'run')}. Size: all results. Unique: freed by deletion.", width="stretch"
         )
         if len(chosen) > 1 and components.button("Compare selected", key="runs_compare", icon=":material/leaderboard:"):
             address.compare_runs(chosen)
@@ -303,8 +302,8 @@ def table_of_runs(
     runs: list[Run], unreadable: list[Unreadable], names: Mapping[str, str], usage: Mapping[str, RunUsage]
 ) -> pd.DataFrame:
     """Return a table with one row per run; runs that cannot be read come last."""
-    rows = [_run_row(run, names[run.name]) | _sizes(usage.get(run.name)) for run in runs]
-    rows += [{"run": run.name, "state": "cannot be read"} | _sizes(usage.get(run.name)) for run in unreadable]
+    rows = [_run_row(run, names[run.name]) | _format_sizes(usage.get(run.name)) for run in runs]
+    rows += [{"run": run.name, "state": "cannot be read"} | _format_sizes(usage.get(run.name)) for run in unreadable]
     table = pd.DataFrame(rows, columns=[*_RUN_PIXELS, "size", "unique", "list"]).fillna("")
     return table if table["list"].any() else table.drop(columns="list")
 
@@ -314,7 +313,7 @@ def _run_row(run: Run, name: str) -> dict[str, str]:
     return {
         "run": name,
         "state": run.state or "unknown",
-        "started": _minute(seconds_since_1970(run.record.get("started"))),
+        "started": _format_time(seconds_since_1970(run.record.get("started"))),
         "model": short(study.model),
         "texts": f"{short_text(study, study.primary)} | {short_text(study, study.auxiliary)}",
         "keep": f"{100 * study.retention:.3g}%",
@@ -330,14 +329,14 @@ def _best_perplexity(run: Run) -> str:
     texts = sorted(study.evaluation.texts, key=lambda text: text in (study.primary, study.auxiliary))
     pruned = [name for name in study.methods if METHODS[name].decision != "none"]
     for text in texts[:1]:
-        values = {name: value for name in pruned if (value := _perplexity(run, name, text))}
+        values = {name: value for name in pruned if (value := _load_perplexity(run, name, text))}
         if values:
             best = min(values, key=values.__getitem__)
             return f"{values[best]:.4g} {label(best)}, {short_text(study, text)}"
     return ""
 
 
-def _perplexity(run: Run, method: str, text: str) -> float | None:
+def _load_perplexity(run: Run, method: str, text: str) -> float | None:
     if not run.has(stages.perplexity, method, text):
         return None
     try:
@@ -352,7 +351,7 @@ def _read_perplexity(root: str, key: str) -> float:
     return float(record(root, "perplexity", key, Perplexity.__name__).perplexity)
 
 
-def _sizes(usage: RunUsage | None) -> dict[str, str]:
+def _format_sizes(usage: RunUsage | None) -> dict[str, str]:
     return {"size": amount(usage.total) if usage else "–", "unique": amount(usage.unshared) if usage else "–"}
 
 
@@ -365,10 +364,10 @@ def _draw_name(run: Run) -> None:
             placeholder=run.study.name or "no name", help="The name of the run in lists. It does not change results.",
         )  # fmt: skip
         if st.form_submit_button("Save", icon=":material/save:"):
-            _save(run, name=" ".join(name.split()))
+            _save_notes(run, name=" ".join(name.split()))
 
 
-def _save(run: Run, **changes: Any) -> None:
+def _save_notes(run: Run, **changes: Any) -> None:
     try:
         save_notes(Store(Path(run.root)), run.name, replace(run.about, **changes))
     except GpruneError as error:
@@ -390,7 +389,7 @@ def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: 
                 address.to_launch(run.study, f"The settings of “{title}” are")
             words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
             if components.button(words, f"runs_hide_{name}", help="Its results and pages do not change."):
-                _save(run, hidden=not run.about.hidden)
+                _save_notes(run, hidden=not run.about.hidden)
         if components.button("Delete …", f"runs_delete_{name}", icon=":material/delete:"):
             _confirm_deletion(situation.root, name, title, usage)
     st.caption(f"Folder of its record: {escape(Path(situation.root) / 'runs' / name)}")
@@ -411,14 +410,14 @@ def _confirm_deletion(root: str, name: str, title: str, usage: RunUsage | None) 
         st.markdown("Results that no other run needs are deleted too. This cannot be undone.")
     with st.container(horizontal=True):
         if components.action_button(
-            "Delete it", "runs_delete_yes", "delete", _delete, root, name, title, type="primary"
+            "Delete it", "runs_delete_yes", "delete", _delete_run, root, name, title, type="primary"
         ):
             st.rerun()
         if components.button("Keep it", "runs_delete_no"):
             st.rerun()
 
 
-def _delete(root: str, name: str, title: str) -> None:
+def _delete_run(root: str, name: str, title: str) -> None:
     """Delete a run; if it is the run that the pages show, switch to another."""
     try:
         freed = cache.remove_run(Store(Path(root)), name)

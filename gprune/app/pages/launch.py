@@ -72,14 +72,14 @@ LABELS = {
     "evaluation.tasks": "Tasks",
     "metric": "Metric",
     "seed": "Seed",
-    "further": "Additional seeds (optional)",
+    "additional": "Additional seeds (optional)",
     "device": "Device",
     "dtype": "Number type",
     "trust_remote_code": "Trust the model's code",
 }
 KEYS = {name: f"launch_{name.rpartition('.')[2]}" for name in LABELS} | {
     "evaluation.texts": "launch_evaluate",
-    "further": "launch_seeds",
+    "additional": "launch_seeds",
     "trust_remote_code": "launch_trust",
 }
 """keys of the widgets of these fields"""
@@ -124,10 +124,10 @@ def draw_form(root: str, is_open: bool) -> None:
         # the settings stay when the expander is closed again
         st.session_state[MORE] = is_expanded
         with advanced:
-            settings, further, key = _ask_advanced(values, is_expanded)
+            settings, additional, key = _ask_advanced(values, is_expanded)
         _describe_tasks(settings["evaluation"]["tasks"], settings["evaluation"]["task_folder"])
-        studies = _check(settings, further, complaint, key)
-        refused = not studies or _refuse(studies[0], complaint)
+        studies = _build_studies(settings, additional, complaint, key)
+        refused = not studies or _show_problem(studies[0], complaint)
     if is_open:
         with st.bottom:
             _draw_bar(root, studies, refused)
@@ -187,7 +187,7 @@ def _ask_model() -> dict[str, Any]:
     left, right = st.columns([2, 1])
     with left:
         hint = "demo, a folder or a hub name"
-        model = (_ask(st.selectbox, "model", _models(), accept_new_options=True, placeholder=hint) or "").strip()
+        model = (_ask(st.selectbox, "model", _list_models(), accept_new_options=True, placeholder=hint) or "").strip()
     with right:
         name = _ask(st.text_input, "name").strip()
     shape = _shape_of(model)
@@ -199,7 +199,7 @@ def _ask_model() -> dict[str, Any]:
     return {"model": model, "name": name}
 
 
-def _models() -> list[str]:
+def _list_models() -> list[str]:
     return list(dict.fromkeys(["demo", *(run.study.model for run in frame.situation().runs)]))
 
 
@@ -424,7 +424,7 @@ def _ask_advanced(values: dict[str, Any], is_expanded: bool) -> tuple[dict[str, 
     """
     start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (Study("model", "A", "B"), "launch")
     top: dict[str, Any] = {"metric": start.metric, "seed": start.seed}
-    further, sections = "", {}
+    additional, sections = "", {}
     if is_expanded:
         with st.grid(4, min_column_width=180):
             top = {
@@ -435,7 +435,7 @@ def _ask_advanced(values: dict[str, Any], is_expanded: bool) -> tuple[dict[str, 
                 "Whole numbers, for example 1 2. Each seed is a separate job that reuses seed-independent results. "
                 "Compare shows them as one row with their spread."
             )
-            further = _ask(st.text_input, "further", placeholder="1 2", help=seeds_help, max_chars=200).strip()
+            additional = _ask(st.text_input, "additional", placeholder="1 2", help=seeds_help, max_chars=200).strip()
             top |= _ask_machine()
         if not trusts_code():
             st.caption(
@@ -453,7 +453,7 @@ def _ask_advanced(values: dict[str, Any], is_expanded: bool) -> tuple[dict[str, 
             settings[section] = fields | sections.get(section, {})
     settings["calibration"] |= {"samples": values["samples"]}
     settings["evaluation"] |= {"texts": values["texts"], "tasks": values["tasks"]}
-    return settings, further, key
+    return settings, additional, key
 
 
 def _ask_machine() -> dict[str, Any]:
@@ -588,10 +588,10 @@ def _count_rows(source: TaskSource, _modified: int) -> int:
     return len(read_documents(source))
 
 
-def _check(settings: dict[str, Any], further: str, complaint: Any, key: str) -> list[Study]:
+def _build_studies(settings: dict[str, Any], additional: str, complaint: Any, key: str) -> list[Study]:
     """Return the form's study for each seed; if a field is invalid, mark all errors and return an empty list."""
     try:
-        return list_seeds(from_dict(settings), further)
+        return list_seeds(from_dict(settings), additional)
     except GpruneError as error:
         complaints = {field_of(words): use_form_labels(words) for words in error.faults or (str(error),)}
     lines = [escape_error(words) for words in complaints.values()]
@@ -605,10 +605,10 @@ def list_seeds(study: Study, typed: str) -> list[Study]:
     """Return a study for its own seed and each additional one. Raises SettingsError if `typed` is no list of seeds."""
     parts = re.findall(r"[^\s,]+", typed)
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
-        raise SettingsError(f"further seeds must be whole numbers of 0 or more (got {typed!r}), for example 1 2")
+        raise SettingsError(f"additional seeds must be whole numbers of 0 or more (got {typed!r}), for example 1 2")
     seeds = dict.fromkeys((study.seed, *map(int, parts)))
     if len(seeds) > _MOST_SEEDS:
-        raise SettingsError(f"further seeds give {len(seeds)} seeds in total, more than {_MOST_SEEDS}: choose fewer")
+        raise SettingsError(f"additional seeds give {len(seeds)} seeds in total, more than {_MOST_SEEDS}: choose fewer")
     return [replace(study, seed=seed) for seed in seeds]
 
 
@@ -625,7 +625,7 @@ def field_label(field: str) -> str:
 def use_form_labels(complaint: str) -> str:
     """Replace the name of a field at the beginning of an error message by its label in the form."""
     field = field_of(complaint)
-    if field == "further" or field not in documentation():
+    if field == "additional" or field not in documentation():
         return complaint
     words = f"{field_label(field)}{complaint.removeprefix(field)}".replace("or null for all", "or empty for all")
     return words.replace("and auxiliary are", f"and {LABELS['auxiliary']} are")
@@ -664,7 +664,7 @@ def input_problem(study: Study) -> str:
     return ""
 
 
-def _refuse(study: Study, complaint: Any = None) -> bool:
+def _show_problem(study: Study, complaint: Any = None) -> bool:
     """Return True if a study cannot be started, after showing the reason and marking the field that causes it."""
     problem = input_problem(study)
     if not problem:
@@ -699,7 +699,7 @@ def _draw_bar(root: str, studies: list[Study], refused: bool) -> None:
             icon=":material/play_arrow:",
             disabled=refused or arguments is None,
         ):
-            _start(root, studies, arguments or ())
+            _submit(root, studies, arguments or ())
 
 
 def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple[str, ...] | None:
@@ -724,7 +724,7 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
         words.append(f":red[:material/error: {escape_error(refusal)}]")
     st.caption("  \n".join(words), width="stretch")
     with st.popover("Details", icon=":material/memory:", type="tertiary", key="launch_details"):
-        tables.show(_tabulate(forecast), alt="memory and time of each stage")
+        tables.show(_tabulate_stages(forecast), alt="memory and time of each stage")
         st.caption(
             f"Without cached results: {escape_error(forecast.summary)}. Memory is estimated within a factor of 1.3, "
             "time from earlier runs of the model. If memory runs out, batches are halved; results do not change."
@@ -734,7 +734,7 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
     return ()
 
 
-def _tabulate(forecast: Forecast) -> pd.DataFrame:
+def _tabulate_stages(forecast: Forecast) -> pd.DataFrame:
     device = "GPU GiB" if forecast.case.gpu else "memory GiB"
     rows = []
     for stage in forecast.stages:
@@ -747,7 +747,7 @@ def _tabulate(forecast: Forecast) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _start(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> None:
+def _submit(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> None:
     """Submit the study of each seed as a job."""
     origin = st.session_state.get(_ORIGIN, "")
     jobs = [job for job in (work.start(root, study, arguments, origin) for study in studies) if job is not None]
@@ -779,8 +779,8 @@ def draw_evaluation(root: str) -> None:
             st.caption("This run is already measured with these settings.")
             return
         st.code(command(study), language="bash", wrap_lines=True)
-        refused = _refuse(study)
+        refused = _show_problem(study)
         if components.button(
             "Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused
         ):
-            _start(root, [study])
+            _submit(root, [study])

@@ -43,7 +43,7 @@ def _show_layers(run: Run, card: cards.Card) -> None:
         card.show(figures.scales(run))
         return
     selected = selection.current_selection(run)
-    card.show(figures.layers_kept(run, unit=unit, selected=selected), on_point=selection.of_point)
+    card.show(figures.layers_kept(run, unit=unit, selected=selected), on_point=selection.select_mark)
 
 
 def _choose_baseline(run: Run) -> tuple[str, int]:
@@ -85,7 +85,7 @@ def show_atlas(run: Run) -> None:
     if frame.is_rest_deferred():
         return
     masks = {name: options[name] for name in ("method", "base") if name in options}
-    cards.panel_card(figures.atlas_groups, run, selection.of_point, **masks)
+    cards.panel_card(figures.atlas_groups, run, selection.select_mark, **masks)
 
 
 def _choose_masks(run: Run) -> dict[str, str]:
@@ -113,7 +113,7 @@ def _compare_methods(run: Run, card: cards.Card, options: dict[str, str]) -> Non
         return
     if warning := budget_warning(run, method, base):
         st.warning(warning, icon=":material/warning:")
-    card.show(figures.atlas(run, **options, selected=selection.current_selection(run)), on_point=selection.of_point)
+    card.show(figures.atlas(run, **options, selected=selection.current_selection(run)), on_point=selection.select_mark)
 
 
 def _compare_texts(run: Run, card: cards.Card, options: dict[str, str]) -> None:
@@ -126,4 +126,4 @@ def _compare_texts(run: Run, card: cards.Card, options: dict[str, str]) -> None:
             icon=":material/info:",
         )
         return
-    card.show(panel, on_point=selection.of_point)
+    card.show(panel, on_point=selection.select_mark)

@@ -33,7 +33,7 @@ def show(run: Run) -> None:
         with cards.card_of(figures.movers, run) as card:
             cards.await_drift(run, "ov_slope_waiting", "Computing the drift")
             panel = figures.movers(run, selected=selection.current_selection(run))
-            card.show(panel, on_point=selection.of_point, narrow=True)
+            card.show(panel, on_point=selection.select_mark, narrow=True)
         with cards.card_of(figures.noise, run) as card:
             cards.await_drift(run, "ov_survival_waiting", "Computing the drift")
             card.show(figures.noise(run), narrow=True)

@@ -158,13 +158,13 @@ def _show_rows(content: Card, table: Reproduced, rows: tuple[StudyRow, ...]) -> 
     columns = _choose_columns(settings)
     filled = [setting for setting in settings if setting.filled]
     baseline = _choose_baseline(settings, filled) if any(map(analysis.is_ranked, columns)) else None
-    table_shown = _row_table(settings, columns, baseline)
+    table_shown = _build_row_table(settings, columns, baseline)
     tables.show(
         table_shown,
         height=tables.height(len(table_shown)),
         key=f"cp_study_rows_{table.name}_{is_per_seed}",
         on_row=partial(_select_row, settings),
-        column_config=_row_columns(table_shown, settings),
+        column_config=_set_row_columns(table_shown, settings),
         alt=f"measured rows of the table {table.name}",
     )
     _explain_rows(content, table, settings, columns)
@@ -193,7 +193,7 @@ def _choose_columns(settings: list[Setting]) -> list[str]:
     return [name for name in columns if name not in tasks]
 
 
-def _row_table(settings: list[Setting], columns: list[str], baseline: Setting | None) -> pd.DataFrame:
+def _build_row_table(settings: list[Setting], columns: list[str], baseline: Setting | None) -> pd.DataFrame:
     """Return the measured rows as text: mean, spread, change against the baseline, and star."""
     signs = {column: analysis.mark_settings(settings, column) for column in columns}
     several, reasons = any(len(setting.rows) > 1 for setting in settings), any(setting.reason for setting in settings)
@@ -204,13 +204,13 @@ def _row_table(settings: list[Setting], columns: list[str], baseline: Setting | 
         line["kept"] = percent(setting.kept, 1) if np.isfinite(setting.kept) else "–"
         for column in columns:
             arrow = " ↓" if analysis.is_perplexity(column) else " ↑" if analysis.is_ranked(column) else ""
-            line[heading(column) + arrow] = _row_cell(setting, baseline, column, signs[column].get(index, ""))
+            line[heading(column) + arrow] = _format_row_cell(setting, baseline, column, signs[column].get(index, ""))
         lines.append(line | ({REASON: setting.reason} if reasons else {}))
     table_shown = pd.DataFrame(lines)
     return table_shown if (table_shown["kept"] != "–").any() else table_shown.drop(columns="kept")
 
 
-def _row_cell(setting: Setting, baseline: Setting | None, column: str, sign: str) -> str:
+def _format_row_cell(setting: Setting, baseline: Setting | None, column: str, sign: str) -> str:
     if not setting.values(column):
         return "–"
     digits = 2 if analysis.is_ranked(column) else 3
@@ -223,7 +223,7 @@ def _row_cell(setting: Setting, baseline: Setting | None, column: str, sign: str
     return " ".join(filter(None, (*words, sign)))
 
 
-def _row_columns(table_shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
+def _set_row_columns(table_shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
     names = {name for setting in settings for name in setting.labels}
     text = st.column_config.TextColumn
     columns: dict[str, Any] = {name: text(alignment="right") for name in table_shown.columns if name not in names}

@@ -177,7 +177,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def job_in_the_way(root: Path, device: str) -> str:
+def blocking_job(root: Path, device: str) -> str:
     """Return the reason why a preview on cpu, cuda or cuda:1 waits for a job; empty if it does not."""
     for job in queue.at_work(root):
         # a job without a device yet computes on the first GPU
@@ -223,7 +223,7 @@ class Client:
         self,
         idle: float = IDLE_SECONDS,
         start: Callable[[ModelSpec], WorkerProcess] = WorkerProcess,
-        waits_for: Callable[[Path, str], str] = job_in_the_way,
+        waits_for: Callable[[Path, str], str] = blocking_job,
     ) -> None:
         """Store the settings: a worker ends after `idle` seconds without work; tests replace the other arguments."""
         self.idle = idle
@@ -311,7 +311,7 @@ class Client:
                 if not self._loaded:
                     return WorkerState("loading", worker.loading, worker.pid)
                 if self._report is not None and not reason:
-                    return _fitting(*self._report, worker.pid)
+                    return _fit_state(*self._report, worker.pid)
                 return WorkerState("waiting" if reason else "warm", reason, worker.pid)
             if waiting and worker is not None:
                 return WorkerState("waiting", "live evaluation of another run is in progress")
@@ -412,9 +412,9 @@ class Client:
             default=None,
         )
 
-    def _waiting_for(self, request: WorkerRequest) -> list[Entry]:
+    def _entries_for(self, request: WorkerRequest) -> list[Entry]:
         return [
-            entry for entry in self._open_entries() if request.identity in (each.identity for each in entry.requests)
+            entry for entry in self._open_entries() if request.identity in (other.identity for other in entry.requests)
         ]
 
     def _reason_to_wait(self, model: ModelSpec) -> str:
@@ -511,18 +511,18 @@ class Client:
         def go_on(*report: Any) -> bool:
             self._report = report
             self._read_jobs()
-            return bool(self._waiting_for(request)) and not self._reason_to_wait(request.model)
+            return bool(self._entries_for(request)) and not self._reason_to_wait(request.model)
 
         try:
             answer = worker.call(request.task, request.arguments, previous, go_on)
         except RequestError as error:
-            entries = self._waiting_for(request) if error.usable else self._open_entries(request.model)
+            entries = self._entries_for(request) if error.usable else self._open_entries(request.model)
             self._fail_entries(entries, str(error), error.usable)
             return
         with self._lock:
             if answer is not None:
                 self._answers[request.identity] = answer
-            for entry in self._waiting_for(request):
+            for entry in self._entries_for(request):
                 if self._next_request(entry) is None:
                     entry.progress = "complete"
 
@@ -549,7 +549,7 @@ class Client:
             self._worker, self._loaded, self._report = None, False, None
 
 
-def _fitting(done: int, total: int, words: str, pid: int) -> WorkerState:
+def _fit_state(done: int, total: int, words: str, pid: int) -> WorkerState:
     unit = "step" if "scales" in words else "layer"
     progress = f": {unit} {min(done + 1, total)} of {total}" if total > 1 else ""
     return WorkerState("fitting", f"The worker is {words}{progress}", pid, min(done / max(total, 1), 1.0))

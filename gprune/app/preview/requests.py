@@ -181,7 +181,7 @@ def resolve(source: Source, question: Question) -> WorkerRequest:
     pruning, is_own = resolve_pruning(source, question)
     stored = None
     if is_own and not question.role and (question.fitted or question.repair or not _is_fitted(source, question)):
-        stored = _stored_losses(_repaired_as(source, question), question)
+        stored = _stored_losses(_apply_repair(source, question), question)
     # the batch changes no loss
     identity = digest(source.model, replace(text, batch=0), pruning)
     return WorkerRequest(identity, source.model, "losses", {"text": text, "pruning": pruning}, question, stored)
@@ -201,7 +201,7 @@ def resolve_tokens(source: Source, question: TokenQuestion, models: Sequence[Que
         case Prompt():
             task, arguments = "write", {"prompt": replace(question, typed=question.typed[:MOST_CHARACTERS])}
         case Neuron():
-            tokens = _tokens_place(source, question.role) if question.role else None
+            tokens = _tokens_key(source, question.role) if question.role else None
             task, arguments = "neuron", {"question": question, "tokens": tokens}
     requests = []
     for model in models:
@@ -273,7 +273,7 @@ def evaluation_text(source: Source, text: str) -> Text:
     sampled = ""
     if is_sampled(text):
         # the worker reads the text that the run has sampled
-        sampled = _place_of(source.results, stages.sampled_text(source.graph, text))[1]
+        sampled = _result_key(source.results, stages.sampled_text(source.graph, text))[1]
     return Text(text, evaluation.length, evaluation.batch, evaluation.windows, inputs.evaluation[text], sampled)
 
 
@@ -281,7 +281,7 @@ def drawn_text(source: Source, role: str) -> Text:
     """Return the sequences that a run has drawn from a calibration text. Raises StoreError if they are missing."""
     calibration = source.graph.study.calibration
     name = str(getattr(source.graph.study, role))
-    return Text(name, calibration.length, calibration.batch, tokens=_tokens_place(source, role))
+    return Text(name, calibration.length, calibration.batch, tokens=_tokens_key(source, role))
 
 
 def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None, bool]:
@@ -293,7 +293,7 @@ def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None,
     if question.method not in METHODS:
         raise SettingsError(f"unknown method {question.method!r}: choose one of {', '.join(METHODS)}")
     if question.neuron is not None:
-        return Pruning(_all_but(source.results.get(stages.shape), *question.neuron)), False
+        return Pruning(_silence_neuron(source.results.get(stages.shape), *question.neuron)), False
     masks, is_own = _masks(source, question)
     if masks is None:
         return None, is_own
@@ -302,10 +302,10 @@ def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None,
     if question.repair is None or (is_own and question.repair == source.graph.study.repair):
         fitted = is_own and bool(question.fitted or question.repair)
         return Pruning(masks, *_repairs(source, question.method, fitted)), is_own
-    return _to_fit(_repaired_as(source, question), question.method, masks, is_own), is_own
+    return _prepare_fit(_apply_repair(source, question), question.method, masks, is_own), is_own
 
 
-def _all_but(shape: ModelShape, layer: int, neuron: int) -> PruningMasks:
+def _silence_neuron(shape: ModelShape, layer: int, neuron: int) -> PruningMasks:
     if not (0 <= layer < shape.layers and 0 <= neuron < shape.neurons):
         raise SettingsError(f"the model has no neuron {neuron} in layer {layer}: choose another one")
     ffn = np.ones((shape.layers, shape.neurons), dtype=bool)
@@ -314,7 +314,7 @@ def _all_but(shape: ModelShape, layer: int, neuron: int) -> PruningMasks:
     return PruningMasks(DENSE, ffn, heads, float("nan"), float("nan"))
 
 
-def _repaired_as(source: Source, question: Question) -> Source:
+def _apply_repair(source: Source, question: Question) -> Source:
     if question.repair is None:
         return source
     return replace(source, graph=stages.with_repair(source.graph, asdict(question.repair)))
@@ -324,7 +324,7 @@ def _is_fitted(source: Source, question: Question) -> bool:
     return any(repair.fitted for repair in stages.applied_repairs(source.results, question.method))
 
 
-def _to_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> Pruning:
+def _prepare_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> Pruning:
     """Return masks with the repair of the source's study; the worker fits its weights if no result has them.
 
     Raises SettingsError if the repair is not fitted to masks, StoreError if the tokens of a
@@ -340,12 +340,12 @@ def _to_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> P
     names = tuple(repair.name for repair in repairs)
     weights = stages.model_inputs(graph, method)["weights"]
     if is_own and not settings.scaled and results.holds(weights):
-        return Pruning(masks, names, {"weights": _place_of(results, weights)})
+        return Pruning(masks, names, {"weights": _result_key(results, weights)})
     scaling = None
     if settings.scaled:
-        tokens = [_tokens_place(source, role) for role in scale_roles(source)]
+        tokens = [_tokens_key(source, role) for role in scale_roles(source)]
         scaling = Scaling(graph.study.scales, graph.study.seed, tokens)
-    places = stages.resolve(weights.needs["texts"], lambda stage: _place_of(results, stage))
+    places = stages.resolve(weights.needs["texts"], lambda stage: _result_key(results, stage))
     kind = cast(Any, settings.base)
     return Pruning(masks, names, {}, Fit(replace(settings, kind=kind), places, graph.study.calibration.batch, scaling))
 
@@ -370,19 +370,19 @@ def _repairs(source: Source, method: str, fitted: bool) -> tuple[tuple[str, ...]
     repairs = [repair for repair in stages.applied_repairs(results, method) if fitted or not repair.fitted]
     needs = stages.model_inputs(source.graph, method)
     inputs = {
-        name: stages.resolve(needs[name], lambda stage: _place_of(results, stage))
+        name: stages.resolve(needs[name], lambda stage: _result_key(results, stage))
         for repair in repairs
         for name in repair.needs
     }
     return tuple(repair.name for repair in repairs), inputs
 
 
-def _tokens_place(source: Source, role: str) -> Place:
+def _tokens_key(source: Source, role: str) -> Place:
     source.graph.require_known()
-    return _place_of(source.results, stages.tokens(source.graph, role))
+    return _result_key(source.results, stages.tokens(source.graph, role))
 
 
-def _place_of(results: Results, stage: stages.Stage[Any]) -> Place:
+def _result_key(results: Results, stage: stages.Stage[Any]) -> Place:
     """Return kind and key of a result. Raises StoreError if it is missing, so that no process starts in vain."""
     results.record(stage)
     return stage.kind, stage.key

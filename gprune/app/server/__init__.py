@@ -21,22 +21,22 @@ class ServerOptions:
     """whether the app may run the Python code that comes with a study's model"""
 
 
-_noted: list[ServerOptions] = []
+_options: list[ServerOptions] = []
 
 
-def open_with(options: ServerOptions) -> None:
+def store_options(options: ServerOptions) -> None:
     """Store the options of the server, which also marks this process as serving the app with access control."""
-    _noted[:] = [options]
+    _options[:] = [options]
 
 
-def current_terms() -> ServerOptions | None:
+def current_options() -> ServerOptions | None:
     """Return the options of this process, or None if `gprune app` did not start it."""
-    return _noted[0] if _noted else None
+    return _options[0] if _options else None
 
 
 def trusts_code() -> bool:
     """Return True if this server may run code of models."""
-    options = current_terms()
+    options = current_options()
     return options is not None and options.trust_remote_code
 
 

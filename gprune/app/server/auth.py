@@ -96,7 +96,7 @@ def token_form(action: str, fields: Iterable[tuple[str, str]], problem: str = ""
     """Return the page that asks for the token and then opens the requested page."""
     hidden = "".join(f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in fields)
     alert = f'<p role="alert">{escape(problem)}</p>' if problem else ""
-    return _login_page(
+    return _wrap_page(
         f"""<h1>GPrune Studio</h1>
 <p>This page opens with the server's token. It is in the address that the server printed when it
 started, after <code>token=</code>. You can also paste the whole address.</p>{alert}
@@ -113,10 +113,10 @@ def reload_page(address: str) -> str:
     Browsers omit the cookie if a foreign page linked here, and send it if this page does.
     """
     again = f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
-    return _login_page(f'<p><a href="{escape(address)}">Open GPrune Studio</a></p>', again)
+    return _wrap_page(f'<p><a href="{escape(address)}">Open GPrune Studio</a></p>', again)
 
 
-def _login_page(body: str, head: str = "") -> str:
+def _wrap_page(body: str, head: str = "") -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>GPrune Studio</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -157,16 +157,16 @@ class Guard:
         is_known = cookie is not None and _is_same(cookie, self._keys.session)
         if request.token is not None:
             right = is_known or _is_same(request.token, self._keys.token)
-            return _turn_into_cookie(request, origin, self._keys.session if right else _NO_SESSION)
+            return _redirect_with_cookie(request, origin, self._keys.session if right else _NO_SESSION)
         if is_known:
             return None
         if request.navigates:
-            return _form(request, origin, WRONG if cookie is not None else "")
+            return _ask_for_token(request, origin, WRONG if cookie is not None else "")
         # as JSON, which a page of the app can read and show
         return JSONResponse(UNKNOWN, 401)
 
 
-def _turn_into_cookie(request: Request, origin: str, session: str) -> Response:
+def _redirect_with_cookie(request: Request, origin: str, session: str) -> Response:
     """Redirect to the address without the token, and set the cookie."""
     response = RedirectResponse(origin + request.address_without_token, 303, {"cache-control": "no-store"})
     # a link with a wrong token on a foreign page must not replace a valid cookie
@@ -193,7 +193,7 @@ def _is_from_own_page(request: Request, origin: str) -> bool:
     return not request.foreign or request.navigates
 
 
-def _form(request: Request, origin: str, problem: str) -> Response:
+def _ask_for_token(request: Request, origin: str, problem: str) -> Response:
     """Return the token form or, if the browser omitted the cookie of a foreign link, a page that requests it again."""
     headers = {"cache-control": "no-store", "content-security-policy": POLICY}
     if request.header("sec-fetch-site") == "cross-site" and not problem:

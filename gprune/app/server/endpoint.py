@@ -166,11 +166,11 @@ def find_endpoint(address: str, port: int, public: Sequence[str] = ()) -> Endpoi
             probe.listen(1)
             free_port = int(probe.getsockname()[1])
     except (OSError, UnicodeError) as error:
-        raise SettingsError(_explain(address, port, error)) from error
+        raise SettingsError(_explain_failure(address, port, error)) from error
     return Endpoint(address, free_port, names(address, free_port, public), Keys())
 
 
-def _explain(address: str, port: int, error: Exception) -> str:
+def _explain_failure(address: str, port: int, error: Exception) -> str:
     """Return the reason why the server cannot listen there, with the remedy."""
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EADDRINUSE:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from gprune.app.server import ServerOptions, open_with
+from gprune.app.server import ServerOptions, store_options
 from gprune.app.server.auth import Guard
 from gprune.app.server.endpoint import UNSAFE, Endpoint
 from gprune.system import installation
@@ -26,7 +26,7 @@ _REFUSED = "ASGI callable returned without completing handshake."
 """message of uvicorn for each WebSocket that the guard refuses with a plain response"""
 
 
-def import_views() -> None:
+def import_pages() -> None:
     """Import the modules of every page, the first page first.
 
     An import error is logged here, and shown by the page that needs the module.
@@ -41,9 +41,9 @@ def import_views() -> None:
             _log.warning("%s cannot be imported", page, exc_info=True)
 
 
-def serve(endpoint: Endpoint, terms: ServerOptions, while_listening: AbstractContextManager[None]) -> None:
+def serve(endpoint: Endpoint, options: ServerOptions, while_listening: AbstractContextManager[None]) -> None:
     """Serve the app until it is interrupted; `while_listening` is entered while the server listens."""
-    open_with(terms)
+    store_options(options)
     # Streamlit looks for its settings next to the script, and adds this folder to the import path
     sys.argv = [str(SCRIPT)]
     # an open page without a valid cookie retries every second
@@ -64,16 +64,16 @@ def app(endpoint: Endpoint, while_listening: AbstractContextManager[None]) -> An
         print(endpoint.start_message(), flush=True)
         if not endpoint.private:
             print(UNSAFE, file=sys.stderr, flush=True)
-        threading.Thread(target=import_views, name="imports of the pages", daemon=True).start()
+        threading.Thread(target=import_pages, name="imports of the pages", daemon=True).start()
         with while_listening:
             yield
 
-    _only_own_addresses()
+    _reserve_addresses()
     guard = Middleware(Guard, names=endpoint.names, keys=endpoint.keys)
     return st.App(SCRIPT, middleware=[guard], lifespan=lifespan)
 
 
-def _only_own_addresses() -> None:
+def _reserve_addresses() -> None:
     """Make every address of a page work before the first script run.
 
     Until a script has called `st.navigation`, Streamlit uses the file names of `pages/` as addresses: it would

@@ -256,27 +256,27 @@ def fragment(draw: Callable[..., None], every: float | None = None) -> Callable[
 
 def read_number(key: str, default: float, low: float, high: float) -> float:
     """Read a number in [low, high]."""
-    return _read(key, float(default), lambda text: _within(float(text), low, high), f"{low:g} to {high:g}")
+    return _read(key, float(default), lambda text: _require_within(float(text), low, high), f"{low:g} to {high:g}")
 
 
 def read_whole_number(key: str, default: int, low: int, high: int) -> int:
     """Read a whole number in [low, high]."""
-    return _read(key, int(default), lambda text: _within(int(text), low, high), f"{low} to {high}")
+    return _read(key, int(default), lambda text: _require_within(int(text), low, high), f"{low} to {high}")
 
 
 def read_index(key: str) -> int | None:
     """Read a whole number from 0, or None if there is none."""
-    return _read(key, None, lambda text: _within(int(text), 0, math.inf), "a whole number from 0")
+    return _read(key, None, lambda text: _require_within(int(text), 0, math.inf), "a whole number from 0")
 
 
 def read_option(key: str, options: Options, default: str) -> str:
     """Read one of the names of `options`."""
-    return _read(key, default, lambda text: _member(str(text), options), _join_options(options))
+    return _read(key, default, lambda text: _require_option(str(text), options), _join_options(options))
 
 
 def read_flag(key: str, default: bool = False) -> bool:
     """Read yes or no; 1 or 0 in the address."""
-    return _read(key, default, _truth, "0 or 1")
+    return _read(key, default, _parse_flag, "0 or 1")
 
 
 def read_text(key: str, default: str = "") -> str:
@@ -293,7 +293,7 @@ def read_list(key: str, options: Options, default: Iterable[str]) -> list[str]:
     if texts is not None:
         state.values[key] = chosen
         if unknown := [name for name in names if name not in options]:
-            state.warnings[key] = _fault(key, ", ".join(unknown), _join_options(options))
+            state.warnings[key] = _describe_fault(key, ", ".join(unknown), _join_options(options))
     return state.note(key, chosen, list(default))
 
 
@@ -309,7 +309,7 @@ def _read(key: str, default: T, parse: Callable[[Any], T], rule: str) -> T:
                 words = f'The address has {key} {len(texts)} times. The last, "{last[:_LONGEST]}", is used.'
                 state.warnings[key] = escape_error(words)
         except (ValueError, OverflowError):
-            state.warnings[key] = _fault(key, last, rule)
+            state.warnings[key] = _describe_fault(key, last, rule)
     try:
         # another run can have fewer layers or methods: use its default, and keep the value for other runs
         value = parse(state.values[key]) if state.values.get(key) is not None else default
@@ -318,7 +318,7 @@ def _read(key: str, default: T, parse: Callable[[Any], T], rule: str) -> T:
     return state.note(key, value, default)
 
 
-def _fault(key: str, value: str, rule: str) -> str:
+def _describe_fault(key: str, value: str, rule: str) -> str:
     return escape_error(f'Unknown {key} "{value[:_LONGEST]}". Use {rule}.')
 
 
@@ -327,19 +327,19 @@ def _join_options(options: Iterable[str]) -> str:
     return f"one of: {', '.join(listed[:_MOST_OPTIONS])}{' …' if len(listed) > _MOST_OPTIONS else ''}"
 
 
-def _within(value: T, low: Any, high: Any) -> T:
+def _require_within(value: T, low: Any, high: Any) -> T:
     if not low <= value <= high:
         raise ValueError(value)
     return value
 
 
-def _member(value: str, options: Options) -> str:
+def _require_option(value: str, options: Options) -> str:
     if value not in options:
         raise ValueError(value)
     return value
 
 
-def _truth(value: Any) -> bool:
+def _parse_flag(value: Any) -> bool:
     if str(value) not in ("0", "1", "True", "False"):
         raise ValueError(value)
     return str(value) in ("1", "True")
@@ -348,17 +348,17 @@ def _truth(value: Any) -> bool:
 def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
     """Draw a slider for a number, of the type of its default (int or float)."""
     widget: Any = st.slider
-    bound = _bind(key, "slider", lambda: _numeric(key, default, low, high))
+    bound = _bind(key, "slider", lambda: _read_any_number(key, default, low, high))
     return cast(T, widget(label, low, high, step=step, **bound, **options))
 
 
 def number_field(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
     """Draw a field to type a number in; an empty one keeps the value."""
     widget: Any = st.number_input
-    bound = _bind(key, "number", lambda: _numeric(key, default, low, high))
+    bound = _bind(key, "number", lambda: _read_any_number(key, default, low, high))
     # with the default None, an emptied field returns None instead of the lowest value
     typed = widget(label, low, high, None, step=step, **bound, **options)
-    return cast(T, _numeric(key, default, low, high) if typed is None else typed)
+    return cast(T, _read_any_number(key, default, low, high) if typed is None else typed)
 
 
 def toggle(label: str, key: str, default: bool = False, **options: Any) -> bool:
@@ -406,7 +406,7 @@ def tabs(choices: Mapping[str, str], key: str, default: str) -> dict[str, Any]:
     return dict(zip(choices, containers, strict=True))
 
 
-def _numeric(key: str, default: Any, low: Any, high: Any) -> Any:
+def _read_any_number(key: str, default: Any, low: Any, high: Any) -> Any:
     return (read_whole_number if isinstance(default, int) else read_number)(key, default, low, high)
 
 

@@ -104,32 +104,32 @@ def family(method: str) -> str:
 
 
 def _color(method: str) -> str:
-    position = _plugin_place(method)
+    position = _plugin_index(method)
     return _FAMILIES[family(method)][0] if position is None else _PLUGIN_COLORS[position % len(_PLUGIN_COLORS)]
 
 
-def _plugin_place(method: str) -> int | None:
+def _plugin_index(method: str) -> int | None:
     """Return the index of a method among the plug-ins' methods; None for a built-in method."""
     foreign = [name for name, facts in METHODS.items() if facts.plugin is not None]
     return foreign.index(method) if method in foreign else None
 
 
 def _symbol(method: str) -> str:
-    position = _plugin_place(method)
+    position = _plugin_index(method)
     if position is not None:
         return _PLUGIN_SYMBOLS[position % len(_PLUGIN_SYMBOLS)]
     base_symbol = _FAMILIES[family(method)][1]
-    return base_symbol if method == family(method) else _form(method, (f"{base_symbol}-open", ""))[0]
+    return base_symbol if method == family(method) else _variant_look(method, (f"{base_symbol}-open", ""))[0]
 
 
 def _dash(method: str) -> str:
-    position = _plugin_place(method)
+    position = _plugin_index(method)
     if position is not None:
         return _PLUGIN_DASHES[position // len(_PLUGIN_COLORS) % len(_PLUGIN_DASHES)]
-    return "solid" if method == family(method) else _form(method, ("", "longdash"))[1]
+    return "solid" if method == family(method) else _variant_look(method, ("", "longdash"))[1]
 
 
-def _form(method: str, otherwise: tuple[str, str]) -> tuple[str, str]:
+def _variant_look(method: str, otherwise: tuple[str, str]) -> tuple[str, str]:
     """Return symbol and dash of a variant or a control of a method."""
     return _CONTROLS.get(method) or _SCORINGS.get(METHODS[method].scoring, otherwise)
 

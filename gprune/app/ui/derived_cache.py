@@ -36,48 +36,48 @@ class RunResults:
     run: Run = field(compare=False)
 
 
-def _get(root: str, kind: str, key: str, expected: type) -> Any:
+def _load(root: str, kind: str, key: str, expected: type) -> Any:
     return record(root, kind, key, expected.__name__)
 
 
 @lru_cache(256)
 def drift_curves(root: str, key: str, bins: int) -> list[drift.Distribution]:
     """Return the four curves of the drift histogram."""
-    return drift.distributions(_get(root, "drift", key, records.RankDrift), bins)
+    return drift.distributions(_load(root, "drift", key, records.RankDrift), bins)
 
 
 @lru_cache(64)
 def compute_drift_by_layer(root: str, key: str, bins: int) -> Array:
     """Return the (layers, bins) percentages of each layer's neurons by rank drift."""
-    return drift.shares_by_layer(_get(root, "drift", key, records.RankDrift).magnitude, bins)
+    return drift.shares_by_layer(_load(root, "drift", key, records.RankDrift).magnitude, bins)
 
 
 @lru_cache(64)
 def drift_layers(root: str, key: str) -> pd.DataFrame:
     """Return a table of the median drift and the rank correlation of every layer."""
-    return drift.drift_by_layer(_get(root, "drift", key, records.RankDrift))
+    return drift.drift_by_layer(_load(root, "drift", key, records.RankDrift))
 
 
 @lru_cache(64)
 def drift_top(root: str, key: str, primary: str, auxiliary: str, count: int) -> pd.DataFrame:
     """Return a table of the neurons whose rank shifts most."""
-    first, second = (_get(root, "scores", name, records.UnitScores) for name in (primary, auxiliary))
-    return drift.top_drifting(_get(root, "drift", key, records.RankDrift), first, second, count)
+    first, second = (_load(root, "scores", name, records.UnitScores) for name in (primary, auxiliary))
+    return drift.top_drifting(_load(root, "drift", key, records.RankDrift), first, second, count)
 
 
 @lru_cache(128)
 def decision_bins(root: str, drift_key: str, partition: str, gprune: str, base: str, bins: int) -> decisions.Bins:
     """Return the decisions of two methods by drift bin (Fig. 3)."""
-    first, second = (_get(root, "masks", key, records.PruningMasks) for key in (gprune, base))
-    magnitude = _get(root, "drift", drift_key, records.RankDrift).magnitude
-    return decisions.compare(magnitude, _get(root, "partition", partition, records.Partition), first, second, bins)
+    first, second = (_load(root, "masks", key, records.PruningMasks) for key in (gprune, base))
+    magnitude = _load(root, "drift", drift_key, records.RankDrift).magnitude
+    return decisions.compare(magnitude, _load(root, "partition", partition, records.Partition), first, second, bins)
 
 
 @lru_cache(128)
 def module_scores(root: str, primary: str, partition: str, scale: str) -> Array:
     """Return the (modules,) mean score on the primary text under a scale."""
-    scores = _get(root, "scores", primary, records.UnitScores).ffn
-    return rasa.mean_scores(scores, _get(root, "partition", partition, records.Partition), scale)
+    scores = _load(root, "scores", primary, records.UnitScores).ffn
+    return rasa.mean_scores(scores, _load(root, "partition", partition, records.Partition), scale)
 
 
 def preview(run: Run, settings: ReliabilitySettings) -> thresholds.Decision:
@@ -153,7 +153,7 @@ def measurements(run: Run) -> list[Measurement]:
     """Return every measured perplexity of a run. Raises StoreError if a result is damaged."""
     masks, pairs = run.masks(), perplexities(run)
     # the size of a method is the same for all texts
-    sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in pairs)}
+    sizes = {method: _measure_size(run, method, masks) for method in dict.fromkeys(method for method, _ in pairs)}
     return [
         measurement(run, method, text, stages.perplexity(run.graph, method, text), *sizes[method])
         for method, text in pairs
@@ -199,7 +199,7 @@ def unavailable(run: Run) -> dict[str, str]:
     return reasons_by_method
 
 
-def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
+def _measure_size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
     """Return the retained fraction of the decoder's weights, else NaN, and the parameters of the model, else 0."""
     if method == comparison.DENSE:
         return 1.0, run.size.parameters if run.size else 0
@@ -220,11 +220,11 @@ def ablation_effects(run: Run) -> AblationEffect:
     """
     run.require(ablation_effect.ready(run.results), stages.masks)
     keys = (run.root, run.key(stages.masks), run.key(stages.adapted_scores), run.key(stages.drift))
-    return _diagnose(RunResults(keys, run))
+    return _compute_effects(RunResults(keys, run))
 
 
 @lru_cache(64)
-def _diagnose(results: RunResults) -> AblationEffect:
+def _compute_effects(results: RunResults) -> AblationEffect:
     return ablation_effect.diagnose(results.run.results)
 
 

@@ -12,7 +12,7 @@ import streamlit as st
 from gprune.analysis import paired_test
 from gprune.analysis.formatting import format_count, percent
 from gprune.analysis.verdict import OURS, method_label
-from gprune.app.server import COMMAND, current_terms
+from gprune.app.server import COMMAND, current_options
 from gprune.app.ui import (
     address,
     components,
@@ -47,7 +47,7 @@ _REST_COMPONENT = st.components.v2.component(
 _COMING = "when the run reaches this stage"
 NEW_MODULES = 20
 """number of newly imported modules after which memory is frozen again"""
-_ONE_AT_A_TIME = threading.Lock()
+_FREEZE_LOCK = threading.Lock()
 _settled_modules: list[int] = [0]
 """number of loaded modules when memory was last frozen"""
 
@@ -61,7 +61,7 @@ def run(sections: Mapping[str, Sequence[Any]], figures: Callable[[], SlideFigure
     """
     IN_APP.set()
     page = st.navigation(dict(sections), position="hidden")
-    _require_door()
+    _require_access()
     address.apply_changes()
     place = address.open_place(page.url_path, list(page_names.page_at(page.url_path).places))
     with address.drawing_page(place):
@@ -71,7 +71,7 @@ def run(sections: Mapping[str, Sequence[Any]], figures: Callable[[], SlideFigure
         components.forget_clicks(place)
         components.add_style("look")
         situation = _read_situation()
-        _draw(situation, place, sections)
+        _draw_frame(situation, place, sections)
         _report_ended_jobs(situation)
         complaints, run = st.container(), current_run()
         if slides.open_slide_number():
@@ -84,10 +84,10 @@ def run(sections: Mapping[str, Sequence[Any]], figures: Callable[[], SlideFigure
     settle_memory()
 
 
-def _require_door() -> None:
+def _require_access() -> None:
     """Stop drawing if the server has no access control: any website in the reader's browser could use it."""
     # every request over the network has headers; a test has none
-    if current_terms() is None and len(st.context.headers):
+    if current_options() is None and len(st.context.headers):
         words = f"Stop this server and start the app with `make app` or `{COMMAND}`."
         st.error(words, icon=":material/lock:")
         st.stop()
@@ -102,13 +102,13 @@ def _read_situation() -> work.Situation:
     return situation
 
 
-def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence[Any]]) -> None:
+def _draw_frame(situation: work.Situation, place: str, sections: Mapping[str, Sequence[Any]]) -> None:
     """Draw the sidebar, and messages above the page."""
     with st.sidebar:
         # the links are above the choice of the run, but depend on it
         st.markdown(f"**{TOOL}**")
         links = st.container(gap="xxsmall", key="frame_pages")
-        _sidebar(situation, place)
+        _draw_sidebar(situation, place)
     with links:
         for heading, pages in sections.items():
             st.caption(heading)
@@ -134,7 +134,7 @@ def current_run() -> Run | None:
     return situation().run_named(str(st.session_state.get(run_choice.SHOWN, "")))
 
 
-def _sidebar(situation: work.Situation, place: str) -> None:
+def _draw_sidebar(situation: work.Situation, place: str) -> None:
     if situation.runs:
         run_choice.draw_run_list(situation.runs)
     run = current_run() if situation.runs else None
@@ -238,7 +238,7 @@ def _draw_first_start(situation: work.Situation, place: str) -> None:
 def page_title(title: str, question: str) -> None:
     """Draw the title of a page and the question that the page answers."""
     # Streamlit alone can run the file of a page without the frame
-    _require_door()
+    _require_access()
     st.title(title, anchor=False)
     st.caption(question)
 
@@ -339,7 +339,7 @@ def settle_memory() -> bool:
     Frozen objects of other sessions are still freed by reference counting. Only reference cycles among them leak,
     at most once per page.
     """
-    with _ONE_AT_A_TIME:
+    with _FREEZE_LOCK:
         if len(sys.modules) < _settled_modules[0] + NEW_MODULES:
             return False
         _settled_modules[0] = len(sys.modules)

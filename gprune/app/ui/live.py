@@ -37,13 +37,13 @@ class Snapshot:
     """on the clock of `time.monotonic`"""
 
 
-_LOOKING = threading.Lock()
+_SNAPSHOT_LOCK = threading.Lock()
 _snapshots: dict[str, Snapshot] = {}
 
 
 def shared_situation(root: str) -> work.Situation:
     """Return runs and jobs, as any session has read them less than FRESH_SECONDS ago."""
-    with _LOOKING:
+    with _SNAPSHOT_LOCK:
         snapshot, moment = _snapshots.get(root), time.monotonic()
         if snapshot is None or moment - snapshot.at >= FRESH_SECONDS:
             # one server uses one cache; only tests use a second one
@@ -66,7 +66,7 @@ def _watch(root: str, watched_run: str | None, states: str, stages: str, drawn_a
         st.rerun()
     if situation.active:
         job = situation.active[0]
-        words, share = _progress(situation, job)
+        words, share = _describe_progress(situation, job)
         name = escape(shorten(job.label, _NAME_LETTERS, placeholder=" …"))
         more = f" and {len(situation.active) - 1} more" if len(situation.active) > 1 else ""
         # always one line and one bar, so that nothing around them moves when a stage ends
@@ -82,11 +82,11 @@ def redraw_interval(active: list[Job]) -> float:
 
 def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
     """Return a sentence about an active job, and its finished share in [0, 1]."""
-    words, share = _progress(situation, job)
+    words, share = _describe_progress(situation, job)
     return f":material/hourglass_top: **{escape(job.label)}** {': '.join(words[:-1])}", share
 
 
-def _progress(situation: work.Situation, job: Job) -> tuple[list[str], float]:
+def _describe_progress(situation: work.Situation, job: Job) -> tuple[list[str], float]:
     """Return the parts of a sentence on a job, the last of which is a short form, and its finished share."""
     if job.state == "queued":
         position = f"is queued at position {job.position or 1}"

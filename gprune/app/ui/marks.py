@@ -155,7 +155,7 @@ def plot_slopes(movers: Movers, height: int, chosen: int | None = None, texts: S
     up = movers.second > movers.first
     for text, color, members in ((texts[0], TEXT_A, ~up), (texts[1], TEXT_B, up)):
         if members.any():
-            figure.add_trace(_lines(movers, np.flatnonzero(members), f"higher on {text}", color))
+            figure.add_trace(_slope_trace(movers, np.flatnonzero(members), f"higher on {text}", color))
         x, side, shift = (1.0, "right", 8) if color == TEXT_B else (0.0, "left", -36)
         position = {"x": x, "xref": "paper", "xanchor": side, "xshift": shift, "y": 1.02, "yref": "paper"}
         words = f"higher here: {int(members.sum())}"
@@ -167,7 +167,7 @@ def plot_slopes(movers: Movers, height: int, chosen: int | None = None, texts: S
     return figure.update_yaxes(range=[-0.03, 1.03], tickvals=[0, 0.25, 0.5, 0.75, 1])
 
 
-def _lines(movers: Movers, members: np.ndarray, name: str, color: str) -> go.Scatter:
+def _slope_trace(movers: Movers, members: np.ndarray, name: str, color: str) -> go.Scatter:
     """Return one trace for all lines of a hue, broken between neurons."""
     ends = zip(movers.first[members], movers.second[members], strict=True)
     neuron = np.repeat(movers.neurons[members], 3)

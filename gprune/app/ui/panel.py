@@ -188,7 +188,7 @@ def panel(
             if parameter.kind is parameter.KEYWORD_ONLY and parameter.name[0] != "_"
         ]
         options = {parameter.name: parameter.default for parameter in keywords} | dict(group or {})
-        read_options = reads if callable(reads) else _from(reads or {})
+        read_options = reads if callable(reads) else _reader_of(reads or {})
         function = PanelFunction(name, card, heading, make, options, read_options, clicked or "selected" in options)
         KNOWN[name] = function
         return function
@@ -196,7 +196,7 @@ def panel(
     return declared
 
 
-def _from(reads: Mapping[str, str]) -> Asked:
+def _reader_of(reads: Mapping[str, str]) -> Asked:
     """Return a function that reads options from their keys in the address."""
 
     def read_options(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:

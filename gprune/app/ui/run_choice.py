@@ -35,8 +35,8 @@ def labels(runs: list[Run]) -> dict[str, str]:
     A label has the name or model, the state if the run is not done, and settings that are not the default. Runs with
     equal labels get the settings in which they differ, or else a short hash, so that labels fit a narrow list.
     """
-    labels_by_name = {run.name: _words(run) for run in runs}
-    _tell_apart(runs, labels_by_name)
+    labels_by_name = {run.name: _base_label(run) for run in runs}
+    _append_differences(runs, labels_by_name)
     # labels are unique, because a browser identifies a run by its label
     for words in (lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
         times = Counter(labels_by_name.values())
@@ -46,7 +46,7 @@ def labels(runs: list[Run]) -> dict[str, str]:
     return labels_by_name
 
 
-def _tell_apart(runs: list[Run], labels_by_name: dict[str, str]) -> None:
+def _append_differences(runs: list[Run], labels_by_name: dict[str, str]) -> None:
     """Append the settings in which runs with equal labels differ to these labels."""
     groups = defaultdict(list)
     for run in runs:
@@ -78,7 +78,7 @@ def _label_setting(run: Run, field: str, value: str) -> str:
     return shorten(words, _LONGEST, placeholder=" …")
 
 
-def _words(run: Run) -> str:
+def _base_label(run: Run) -> str:
     study = run.study
     parts = [run.title or short(study.model)]
     if run.state != "done":
@@ -104,10 +104,10 @@ def choose_run(name: str) -> None:
 def forget_run(name: str, left: list[Run]) -> None:
     """Select the default run of the runs that are left if the deleted run is the shown one."""
     if st.session_state.get(SHOWN) == name:
-        address.set_value(RUN, _default(left))
+        address.set_value(RUN, _default_name(left))
 
 
-def _default(runs: list[Run]) -> str:
+def _default_name(runs: list[Run]) -> str:
     """Return the name of the default run; empty if there is none."""
     listed = [run for run in runs if not run.about.hidden] or runs
     independent, _ = _split_studies(listed)
@@ -117,7 +117,7 @@ def _default(runs: list[Run]) -> str:
 
 def draw_run_list(runs: list[Run]) -> None:
     """Draw the choice of the run, kept in the address by its folder's name."""
-    default = _default(runs)
+    default = _default_name(runs)
     # always there, so that a copied address shows the same run to whoever opens it later
     name = address.read_text(RUN, default)
     is_known = any(run.name == name for run in runs)
@@ -131,7 +131,7 @@ def draw_run_list(runs: list[Run]) -> None:
         st.session_state[_DELETED] = (name, st.session_state.get(_LABEL, name))
     # pages show no other run instead of the requested one
     st.session_state[SHOWN] = chosen if is_known else ""
-    _selector(runs, chosen if is_known else None)
+    _draw_selector(runs, chosen if is_known else None)
 
 
 def explain_missing(runs: list[Run]) -> None:
@@ -145,12 +145,12 @@ def explain_missing(runs: list[Run]) -> None:
     else:
         st.warning(f"The run {escape(wanted_name)} of the address is not in this cache.")
     if runs:
-        nearest = next(iter(get_close_matches(wanted_name, [run.name for run in runs], n=1)), _default(runs))
+        nearest = next(iter(get_close_matches(wanted_name, [run.name for run in runs], n=1)), _default_name(runs))
         words = f"Open “{escape(labels(runs)[nearest])}”"
         components.action_button(words, "frame_go_on", "", choose_run, nearest)
 
 
-def _selector(runs: list[Run], chosen: str | None) -> None:
+def _draw_selector(runs: list[Run], chosen: str | None) -> None:
     """Draw the list of runs and, below it, the switch for the runs of studies."""
     independent, of_studies = _split_studies([run for run in runs if not run.about.hidden])
     offered = {run.name: run for run in listed_runs(runs, (chosen,) if chosen else ())}

@@ -36,7 +36,7 @@ def select(layer: int | None, module: int | None = None, neuron: int | None = No
     address.set_values(dict(zip(KEYS, parts, strict=True)))
 
 
-def of_point(point: dict[str, Any]) -> None:
+def select_mark(point: dict[str, Any]) -> None:
     """Select the unit of a clicked mark, whose custom data begin with layer, module and neuron, -1 for none."""
     parts_sent = custom_data(point)[: len(KEYS)]
     parts = [int(value) if int(value) >= 0 else None for value in parts_sent]

@@ -33,7 +33,7 @@ def read_passage(model: MaskedModel, _: object, passage: Passage, text: Text | N
     Raises SettingsError if there is no such window or fewer than two tokens, CorpusError if the text
     has changed since the run or the model has no tokenizer, NumericsError if a loss is not finite.
     """
-    ids = encode_typed(model, passage.typed) if text is None else _window(model, text, passage.window)
+    ids = encode_typed(model, passage.typed) if text is None else _load_window(model, text, passage.window)
     used = ids[: most_read(model)]
     if len(used) < 2:
         raise SettingsError(
@@ -47,7 +47,7 @@ def read_passage(model: MaskedModel, _: object, passage: Passage, text: Text | N
             "overflows in its number type, so run the study with float32 or bfloat16"
         )
     pieces = split_pieces(used, model.decoder.tokenizer)
-    return TokenLosses(pieces, np.array([np.nan, *losses]), len(ids), _positions(model) or 0)
+    return TokenLosses(pieces, np.array([np.nan, *losses]), len(ids), _context_length(model) or 0)
 
 
 def write(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> Continuation:
@@ -62,7 +62,7 @@ def write(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> 
     # keep the last tokens, and leave positions for the tokens to generate
     used = ids[-max(1, most_read(model) - prompt.most) :]
     count = min(TURN_TOKENS, prompt.most - len(ids_before))
-    new, ended = _continue(model, used.tolist(), ids_before, count, prompt)
+    new, ended = _generate(model, used.tolist(), ids_before, count, prompt)
     text = _decode(model.decoder.tokenizer, [*ids_before, *new], skip=True)
     ended = ended or len(ids_before) + len(new) >= prompt.most
     return Continuation(text, (*ids_before, *new), ended, len(used), len(ids))
@@ -70,10 +70,10 @@ def write(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> 
 
 def most_read(model: MaskedModel) -> int:
     """Return the maximum number of tokens of a passage: the positions of the model, up to the limit of the page."""
-    return min(MOST_READ, _positions(model) or MOST_READ)
+    return min(MOST_READ, _context_length(model) or MOST_READ)
 
 
-def _positions(model: MaskedModel) -> int | None:
+def _context_length(model: MaskedModel) -> int | None:
     length = getattr(model.decoder.config, "max_position_embeddings", None)
     return int(length) if length else None
 
@@ -131,7 +131,7 @@ def token_text(token: int, tokenizer: Any) -> str:
     return str(tokenizer.convert_ids_to_tokens(token)) if _LOST in text or not text else text
 
 
-def _window(model: MaskedModel, text: Text, number: int) -> Array:
+def _load_window(model: MaskedModel, text: Text, number: int) -> Array:
     windows = model.windows(text)
     if not 0 <= number < len(windows):
         raise SettingsError(f"the text has no window {number}: choose 0 to {len(windows) - 1}")
@@ -149,7 +149,7 @@ def encode_typed(model: MaskedModel, text: str) -> Array:
 
 
 @torch.inference_mode()
-def _continue(
+def _generate(
     model: MaskedModel, ids: list[int], ids_before: tuple[int, ...], count: int, prompt: Prompt
 ) -> tuple[list[int], bool]:
     """Return the next tokens, and True if the model has generated an end token."""
