@@ -1,4 +1,4 @@
-"""Report: chosen figures of a run, with their words, numbers and settings, as one HTML file that needs no other."""
+"""Report: chosen figures of a run, with their words, numbers and settings, as one self-contained HTML file."""
 
 import base64
 import hashlib
@@ -35,7 +35,7 @@ from gprune.system.safe_parsing import sentence
 
 FIGURES = load_figures()
 MOST_ROWS = 400
-"""rows of a table; of a longer one the first are shown, and how many there are is said"""
+"""maximum number of rows of a table; a longer table shows its first rows and its number of rows"""
 _LOOKS = {"light": "plotly_white", "dark": "plotly_dark"}
 
 
@@ -44,7 +44,7 @@ class ReportEntry:
     """One figure of a report, or the reason why it is missing; all text is plain."""
 
     name: str
-    """what the figure is called"""
+    """name of the figure"""
     page: str
     """the page that shows it"""
     title: str
@@ -52,7 +52,7 @@ class ReportEntry:
     caption: str = ""
     """one line on how to read it"""
     how: str = ""
-    """what else there is to know"""
+    """longer explanation"""
     alt: str = ""
     """the figure in a sentence"""
     figure: go.Figure | None = None
@@ -63,7 +63,7 @@ class ReportEntry:
 
 
 def figure_names() -> tuple[str, ...]:
-    """The figures that can be chosen, page by page as the app lists them."""
+    """Return the names of all figures, in the order of the app's pages."""
     order = list(NAMES)
     return tuple(sorted(FIGURES, key=lambda name: order.index(_place_of(name))))
 
@@ -74,7 +74,7 @@ def page_of_figure(name: str) -> str:
 
 
 def _place_of(name: str) -> str:
-    """The key in NAMES of the place whose module declares a figure."""
+    """Return the key in NAMES of the module that declares a figure."""
     return next(part for part in reversed(FIGURES[name].make.__module__.split(".")) if part in NAMES)
 
 
@@ -93,27 +93,27 @@ def gather_entries(run: Run, chosen: Sequence[str], values: Mapping[str, Any] | 
     require(len(chosen) > 0, "cards", list(chosen), "one figure or more")
     for name in chosen:
         require_choice("card", name, figure_names())
-    entries = [entry for name in dict.fromkeys(chosen) for entry in _entries(run, name, values or {})]
+    entries = [entry for name in dict.fromkeys(chosen) for entry in _make_entries(run, name, values or {})]
     titles = Counter(entry.title for entry in entries)
-    # two figures of one card have its title both
+    # two figures of one card have the same title
     return [_extend_title(entry) if titles[entry.title] > 1 else entry for entry in entries]
 
 
-def _entries(run: Run, name: str, values: Mapping[str, Any]) -> list[ReportEntry]:
+def _make_entries(run: Run, name: str, values: Mapping[str, Any]) -> list[ReportEntry]:
     try:
         panels = [_make_panel(run, name, options) for options in _page_options(run, name, values)]
         more = _describe_differences(panels)
-        return [_entry(name, panel, words) for panel, words in zip(panels, more, strict=True)]
+        return [_make_entry(name, panel, words) for panel, words in zip(panels, more, strict=True)]
     except GpruneError as error:
         return [ReportEntry(name, page_of_figure(name), describe_figure(name), problem=sentence(error))]
 
 
 def _page_options(run: Run, name: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The options of every figure of a name that the page shows; of one that it does not show, none."""
+    """Return the options of each figure that the page shows under a name; one empty entry if it shows none."""
     try:
         per_figure = list(FIGURES[name].asked(run, values)) or [{}]
     except SettingsError:
-        # what is set is of another run
+        # the values in the address belong to another run
         per_figure = list(FIGURES[name].asked(run, {})) or [{}]
     if "selected" not in FIGURES[name].options:
         return per_figure
@@ -141,7 +141,7 @@ def _describe_differences(panels: Sequence[Panel]) -> list[str]:
     return [f" ({difference})" if difference else "" for difference in words]
 
 
-def _entry(name: str, panel: Panel, more: str) -> ReportEntry:
+def _make_entry(name: str, panel: Panel, more: str) -> ReportEntry:
     return ReportEntry(
         name,
         page_of_figure(name),
@@ -163,18 +163,18 @@ def _extend_title(entry: ReportEntry) -> ReportEntry:
 def as_html(run: Run, entries: Sequence[ReportEntry], moment: datetime | None = None) -> bytes:
     """Return the report of a run as a self-contained HTML file."""
     title = f"Report of {run.title or run.name}"
-    plotly, drawing = _scripts()
+    plotly, drawing = _load_scripts()
     parts = [
         "<!doctype html>",
         "<html lang='en'><head><meta charset='utf-8'>",
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy(plotly, drawing)}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_build_policy(plotly, drawing)}">',
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
         "<meta name='referrer' content='no-referrer'>",
         f"<title>{_escape(title)}</title><style>{_read_asset('report.css')}</style></head>",
-        f"<body><header><h1>{_escape(title)}</h1>{_summary(run, entries, moment or datetime.now(UTC))}</header>",
-        _contents(entries),
-        f"<main>{''.join(_section(number, entry) for number, entry in enumerate(entries, start=1))}",
-        _origin(run),
+        f"<body><header><h1>{_escape(title)}</h1>{_summary_html(run, entries, moment or datetime.now(UTC))}</header>",
+        _contents_html(entries),
+        f"<main>{''.join(_section_html(number, entry) for number, entry in enumerate(entries, start=1))}",
+        _origin_html(run),
         "</main>",
         _inert_json("looks", _theme_figures()),
         f"<script>{plotly}</script><script>{drawing}</script>",
@@ -185,13 +185,13 @@ def as_html(run: Run, entries: Sequence[ReportEntry], moment: datetime | None = 
 
 
 @cache
-def _scripts() -> tuple[str, str]:
-    """Plotly, and what draws with it, as a browser counts their hashes: line ends are single."""
+def _load_scripts() -> tuple[str, str]:
+    """Return the scripts of Plotly and of the report, with the line ends from which a browser computes their hashes."""
     scripts = get_plotlyjs(), _read_asset("report.js")
     return scripts[0].replace("\r\n", "\n").replace("\r", "\n"), scripts[1]
 
 
-def _policy(*scripts: str) -> str:
+def _build_policy(*scripts: str) -> str:
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
@@ -200,14 +200,14 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def _summary(run: Run, entries: Sequence[ReportEntry], moment: datetime) -> str:
+def _summary_html(run: Run, entries: Sequence[ReportEntry], moment: datetime) -> str:
     figures = format_count(sum(entry.figure is not None for entry in entries), "figure")
     minute = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     line = f"{figures} of the run {run.name} ({run.state}). Created {minute} by GPrune Studio."
     return f"<p class='soft'>{_escape(line)}</p>"
 
 
-def _contents(entries: Sequence[ReportEntry]) -> str:
+def _contents_html(entries: Sequence[ReportEntry]) -> str:
     links = "".join(
         f"<li><a href='#figure-{number}'>{_escape(entry.title)}</a></li>"
         for number, entry in enumerate(entries, start=1)
@@ -217,7 +217,7 @@ def _contents(entries: Sequence[ReportEntry]) -> str:
     )
 
 
-def _section(number: int, entry: ReportEntry) -> str:
+def _section_html(number: int, entry: ReportEntry) -> str:
     """Return the HTML of a figure with its text and table, or of the reason why it is missing."""
     head = (
         f"<section id='figure-{number}' aria-labelledby='title-{number}'>"
@@ -232,12 +232,12 @@ def _section(number: int, entry: ReportEntry) -> str:
         f"data-figure='data-{number}' data-name=\"{_escape(entry.name)}\"></div>"
         f"<noscript><p>{alt} (The figure itself needs JavaScript.)</p></noscript>"
         f"<figcaption>{_escape(entry.caption)}</figcaption></figure>"
-        f"{how if entry.how else ''}{_table(entry)}"
+        f"{how if entry.how else ''}{_table_html(entry)}"
         f"{_inert_json(f'data-{number}', _figure_json(entry.figure))}</section>"
     )
 
 
-def _table(entry: ReportEntry) -> str:
+def _table_html(entry: ReportEntry) -> str:
     table = entry.table
     if table is None or not len(table.columns):
         return ""
@@ -254,8 +254,8 @@ def _table(entry: ReportEntry) -> str:
     )
 
 
-def _origin(run: Run) -> str:
-    """Return the part on settings, protocols, versions and machine, by which the numbers can be made again."""
+def _origin_html(run: Run) -> str:
+    """Return the HTML of the settings, protocols, versions and machine that are needed to reproduce the numbers."""
     record: Mapping[str, Any] = run.record
     texts = {f"text: {role}": words for role, words in (record.get("texts") or {}).items()}
     source = {key: value for key, value in (record.get("provenance") or {}).items() if key != "inputs"}
@@ -277,7 +277,7 @@ def _protocols(run: Run) -> list[str]:
     try:
         rows = comparison.rows(derived_cache.measurements(run))
     except GpruneError:
-        # the figures themselves say what is damaged
+        # the figures show which result is damaged
         return []
     return list(protocol.lines(cell.stamp for row in rows for cell in row.cells.values()))
 
@@ -333,9 +333,9 @@ class Report:
     content: bytes
     """the file"""
     figures: int
-    """how many figures are in it"""
+    """number of figures in it"""
     missing: dict[str, str]
-    """why others are not, by name"""
+    """reason for each missing figure, by name"""
 
 
 def make_report(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> Report:
@@ -353,10 +353,10 @@ def require_html_name(path: Path) -> None:
 
 
 def save_report(report: Report, path: Path) -> None:
-    """Write a report, whole or not at all. Raises StoreError if the file cannot be written."""
+    """Write a report to a file in one step. Raises StoreError if the file cannot be written."""
     try:
         write_bytes(path, report.content)
     except OSError as error:
         raise StoreError(
-            f"{str(path)!r} cannot be written ({error.strerror or error}): choose another place"
+            f"{str(path)!r} cannot be written ({error.strerror or error}): choose another folder"
         ) from error

@@ -85,10 +85,10 @@ def test_the_metrics_own_method_is_the_baseline_and_any_other_can_be(cache):
     run = write_run(cache)
     app = open_page("compare")
     table = numbers(app).set_index("method")
-    assert np.isnan(table.loc["FLAP", "change"]) and "Difference to FLAP" in words(app)
+    assert np.isnan(table.loc["FLAP", "change"]) and "Difference from FLAP" in words(app)
     assert "cp_pinned" not in app.query_params, "it is the default baseline"
     app.selectbox(key="cp_pinned_selectbox").set_value(f"wanda_sp@{run}").run()
-    assert app.query_params["cp_pinned"] == f"wanda_sp@{run}" and "Difference to Wanda\\-sp" in words(app)
+    assert app.query_params["cp_pinned"] == f"wanda_sp@{run}" and "Difference from Wanda\\-sp" in words(app)
     # (1 + change) the one way is 1 / (1 + change) the other way
     after = numbers(app).set_index("method").loc["FLAP", "change"]
     assert (1 + after / 100) * (1 + table.loc["Wanda-sp", "change"] / 100) == pytest.approx(1.0)
@@ -115,7 +115,7 @@ def test_the_chip_of_a_text_relates_it_to_the_calibration_texts_and_unseen_texts
     assert labels == ["c4 · unseen", "python-reference · in-domain", "science-docs · in-domain"]
     table = numbers(app)
     assert all(table.dropna()["±"] > 0) and all(table["PPL ↓"] > 0)
-    assert "no difference to" not in words(app)
+    assert "no comparison with" not in words(app)
     app = open_page("compare", cp_form="perplexity")
     assert "not the overlap of whiskers" in words(app)
 

@@ -153,8 +153,8 @@ Started = list[tuple[Study, tuple[str, ...]]]
 @pytest.fixture
 def trusting(monkeypatch):
     """A server that was started with --trust-remote-code."""
-    monkeypatch.setattr(server, "_noted", [])
-    server.open_with(server.ServerOptions(trust_remote_code=True))
+    monkeypatch.setattr(server, "_options", [])
+    server.store_options(server.ServerOptions(trust_remote_code=True))
     yield
 
 
@@ -163,15 +163,15 @@ def refused():
 
 
 def test_terms_are_those_of_the_start_and_trust_nothing_before(monkeypatch):
-    monkeypatch.setattr(server, "_noted", [])
-    assert server.current_terms() is None
+    monkeypatch.setattr(server, "_options", [])
+    assert server.current_options() is None
     server.require_trust(False)
     for supplied in (None, server.ServerOptions()):
         if supplied is not None:
-            server.open_with(supplied)
+            server.store_options(supplied)
         with refused():
             server.require_trust(True)
-    server.open_with(server.ServerOptions(trust_remote_code=True))
+    server.store_options(server.ServerOptions(trust_remote_code=True))
     server.require_trust(True)
 
 

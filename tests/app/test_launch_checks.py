@@ -17,7 +17,7 @@ def form(cache, monkeypatch):
 
     def opened_with(model):
         # what is typed into the field cannot be chosen otherwise here
-        monkeypatch.setattr(launch, "_models", lambda: ["demo", model])
+        monkeypatch.setattr(launch, "_list_models", lambda: ["demo", model])
         app = open_page("launch")
         return app if model == "demo" else app.selectbox(key="launch_model").set_value(model).run()
 

@@ -145,7 +145,7 @@ def test_other_names_are_left_to_the_run(cache, started, monkeypatch):
     monkeypatch.setattr("gprune.evaluation.tasks.loading.task_manager", lambda *_: pytest.fail("lm-eval was asked"))
     app = open_page("launch")
     app.multiselect(key="launch_tasks").set_value(["boolq", "boolqq"]).run()
-    assert "The run looks these up in lm-eval: boolqq" in words(app)
+    assert "The run looks up these tasks in lm-eval: boolqq" in words(app)
     assert start(app, started).evaluation.tasks == ("boolq", "boolqq")
 
 
@@ -238,7 +238,7 @@ def test_seeds_that_are_none_are_refused_at_the_top(cache, typed):
     app.text_input(key="launch_seeds").set_value(typed).run()
     assert not app.exception
     (error,) = app.error
-    assert "further seeds" in error.value
+    assert "additional seeds" in error.value
     if typed == "one":
         assert any("st-key-launch_seeds" in html.value for html in app.get("html"))
 
@@ -331,7 +331,7 @@ def test_equal_widths_come_with_a_proposed_alignment_where_the_width_allows_it(
     values = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 256, "intermediate_size": neurons}
     values |= {"num_attention_heads": 8, "num_key_value_heads": 8}
     (tmp_path / "config.json").write_text(json.dumps(values))
-    monkeypatch.setattr(launch, "_models", lambda: [str(tmp_path)])
+    monkeypatch.setattr(launch, "_list_models", lambda: [str(tmp_path)])
     app = open_page("launch")
     said = "Proposed: alignment 128. Every layer then keeps 384 of 768 neurons and 4 of 8 key/value"
     assert said not in words(app)

@@ -59,8 +59,8 @@ def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
     )
     worst = int((pruned - dense).argmax())
     assert worst > 0 and passage == Passage("python-reference", worst) and models == same
-    message = f"Window {worst} is the default: GPrune loses most there, +{(pruned - dense).max():.2f} nats/token"
-    assert message in plain_words(app)
+    loss = f"the loss of GPrune rises most there, +{(pruned - dense).max():.2f} nats/token"
+    assert f"Window {worst} is the default: {loss}" in plain_words(app)
     assert [model.method for model in models] == ["dense", "gprune", "flap"]
     assert (prompt.most, prompt.temperature, prompt.seed) == (40, 0.8, 0) and prompt.typed
     assert "Sampled at temperature 0.8 with seed 0" in words(app)

@@ -49,7 +49,7 @@ def test_one_look_serves_every_session_for_a_second(tmp_path, monkeypatch):
     monkeypatch.setattr(work, "read_situation", lambda root: looks.append(root) or replace(empty))
     moments = iter([0.0, 0.0, 0.5, 0.99, 1.0, 1.0, 1.5])
     monkeypatch.setattr(live.time, "monotonic", lambda: next(moments))
-    monkeypatch.setattr(live, "_looks", {})
+    monkeypatch.setattr(live, "_snapshots", {})
     observed = [live.shared_situation("here") for _ in range(5)]
     assert (
         len(looks) == 2 and observed[0] is observed[1] is observed[2] and observed[3] is observed[4] is not observed[0]

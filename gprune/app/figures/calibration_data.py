@@ -64,7 +64,7 @@ def texts(run: Run, *, measure: str = RANKS) -> Panel:
 
 @panel("text_noise", "cd_card_noise", "Effect of sampling on ranks", reads={"text": "cd_view", "share": "cd_share"})
 def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.DEFAULT_SHARE) -> Panel:
-    """Effect of sampling alone on the ranks of a text, beside its drift to the others."""
+    """Effect of sampling alone on the ranks of a text, compared with its drift to the other texts."""
     card = text_card(run, text)
     scores = f"Scores: {label(card.origin.metric)}."
     if card.origin.metric != run.study.metric:
@@ -121,7 +121,7 @@ def _measure_cards(inputs: RunResults) -> dict[str, TextCard]:
 
 
 def measure_pairs(run: Run, measure: str) -> pd.DataFrame:
-    """Return a measure of every pair of texts and within each, or NaN if the run cannot give it."""
+    """Return a measure of every pair of texts and of the halves of each text; NaN where the run lacks it."""
     measures: dict[str, Callable[[], pd.DataFrame]] = {
         RANKS: lambda: _compare_ranks(run, 0),
         TOKENS: lambda: analysis.distances(run.require(load_tokens(run), stages.tokens)),
@@ -137,7 +137,7 @@ def load_tokens(run: Run) -> dict[str, records.Tokens]:
 
 
 def _compare_ranks(run: Run, index: int) -> pd.DataFrame:
-    """Rank correlation (index 0) or rank drift (index 1) of every pair of texts and within each."""
+    """Return rank correlation (index 0) or rank drift (index 1) of every pair of texts and of the halves of each."""
     levels: dict[tuple[str, str], tuple[float, float]] = {}
     for first, second in combinations(texts_of(run.study), 2):
         letters = analysis.ROLES[first], analysis.ROLES[second]
@@ -175,8 +175,8 @@ def _levels_within(root: str, metric: str, statistics: str, norms: str) -> tuple
 def part_scorer(root: str, metric: str, statistics: str, norms: str) -> tuple[analysis.Score, Array]:
     """Return a function that scores chosen shards of a text, and the number of sequences of each shard.
 
-    The statistics are not shared like other records: they are read once for a result that is kept, and at
-    7B they hold hundreds of megabytes.
+    The statistics are not cached like other records: they are read once for a result that is cached, and have
+    hundreds of megabytes for a model of 7B parameters.
     """
     store = Store(Path(root))
     moments = store.get("statistics", statistics, records.ActivationStatistics)

@@ -67,9 +67,9 @@ _ON, _OFF = 13, 8
 _MOST_NAMES = 4
 """names that fit beside the marks of the front"""
 _NEAR_LIMIT = 0.75
-"""of the limit: a name above a mark from there to the limit would cover its line"""
+"""share of the limit from which a name is written below its mark, so that it does not cover the line of the limit"""
 _EXPENSIVE = 0.9
-"""of the dense model's cost: names of such models are written to the left"""
+"""share of the dense model's cost above which a name is written to the left of its mark"""
 _MARK = (0.02, 0.045)
 """width and height of a mark, in shares of the axes"""
 _COST_HOW = {
@@ -147,7 +147,7 @@ class Comparison:
         return RUN_COLORS[runs.index(result.name[0]) % len(RUN_COLORS)]
 
     def finding(self, text: str) -> str:
-        """Return how the own models of the first two runs differ on a text; empty for a single run."""
+        """Return a sentence on how the GPrune models of the first two runs differ on a text; empty for one run."""
         own = [result for result in self.results if result.method == OURS and result.by_seed(text)]
         if len(own) < 2 or self.missing:
             return ""
@@ -184,7 +184,7 @@ def _run_named(run: Run, name: Any) -> Run:
 def compare(
     chosen: list[Run], rows: list[Row], methods: Sequence[str] = (), *, together: bool = True, pinned: str = ""
 ) -> Comparison:
-    """Compare `measured_rows`; no `methods` are all of them.
+    """Compare the rows of `measured_rows`; empty `methods` stand for all.
 
     `pinned` names the baseline as `METHOD@RUN`, by default the metric's own method. `together` joins runs that
     differ only in their seed. Raises SettingsError for an unknown line.
@@ -198,7 +198,7 @@ def compare(
     require_choice("pinned", pinned or default, tuple(options))
     return Comparison(
         chosen, rows, results, frozenset(result.name for result in all_lines) - {result.name for result in results},
-        _names(results, chosen), options[pinned or default],
+        _label_lines(results, chosen), options[pinned or default],
         {"methods": tuple(methods), "together": together, "pinned": pinned if pinned != default else ""},
         {run.name: story.holdout_statuses(run) for run in chosen},
     )  # fmt: skip
@@ -213,7 +213,7 @@ def measured_rows(chosen: list[Run]) -> list[Row]:
 
 
 def _distinct_models(results: list[MethodResult]) -> list[MethodResult]:
-    """Keep one line of a baseline that several runs have measured alike to the last bit."""
+    """Keep one line of a baseline for which several runs have measured identical values."""
     models: dict[tuple[Any, ...], MethodResult] = {}
     for result in results:
         cells = [(text, cell.perplexity, cell.windows_read) for row in result.rows for text, cell in row.cells.items()]
@@ -230,14 +230,14 @@ def baseline_options(results: list[MethodResult], metric: str) -> tuple[dict[str
     return options, next((key for key, result in options.items() if result.method == own), next(iter(options)))
 
 
-def _names(results: list[MethodResult], chosen: list[Run]) -> dict[tuple[str, str], str]:
+def _label_lines(results: list[MethodResult], chosen: list[Run]) -> dict[tuple[str, str], str]:
     """Label each line by its method, with the words that tell lines of one method apart."""
     runs, names = {run.name: run for run in chosen}, {}
     for method in dict.fromkeys(result.method for result in results):
-        words = {result.name: _run_words(result, runs) for result in results if result.method == method}
+        words = {result.name: _describe_line(result, runs) for result in results if result.method == method}
         differ = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
         for name, (title, *settings) in words.items():
-            # the title of a tuned run already says its rule
+            # the title of a tuned run already contains its rule
             parts = [title, *("" if setting in title else setting for setting in settings)]
             tail = ", ".join(part for part, differs in zip(parts, differ, strict=True) if differs and part)
             names[name] = f"{control_label(method)} · {tail}" if tail else control_label(method)
@@ -248,7 +248,7 @@ def _names(results: list[MethodResult], chosen: list[Run]) -> dict[tuple[str, st
     }
 
 
-def _run_words(result: MethodResult, runs: dict[str, Run]) -> tuple[str, ...]:
+def _describe_line(result: MethodResult, runs: dict[str, Run]) -> tuple[str, ...]:
     run = runs[result.rows[0].run]
     study, count, adapts = run.study, len(result.seeds), METHODS[result.method].masks == OURS
     seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
@@ -259,13 +259,13 @@ def _run_words(result: MethodResult, runs: dict[str, Run]) -> tuple[str, ...]:
 
 
 def options_of(run: Run, compared: Comparison) -> dict[str, Any]:
-    """Return what a page compares as options of the figures."""
+    """Return the comparison of a page as options of the figures."""
     names = tuple(other.name for other in compared.runs)
     return {"runs": () if names == (run.name,) else names, **compared.options}
 
 
 def _for_texts(run: Run, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the options that an address sets, for its text or for every text where it has none."""
+    """Return the options that an address sets, for its text or, without one, for every text."""
     reads = {"methods": "cp_methods", "together": "cp_seeds", "pinned": "cp_pinned"}
     options = {option: values[key] for option, key in reads.items() if values.get(key) not in (None, "", [])}
     runs = tuple(values.get("cp_runs") or ())
@@ -276,9 +276,9 @@ def _for_texts(run: Run, values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 @panel("perplexity", "cp_charts", "Perplexity on a log axis", group=LINES, reads=_for_texts)
-def perplexity(run: Run, *, text: str = "", _compared: Comparison | None = None, **asked: Any) -> Panel:
-    """Perplexity of every method on a text, an unseen one where none is named."""
-    compared = _compared or comparison_of(run, **asked)
+def perplexity(run: Run, *, text: str = "", _compared: Comparison | None = None, **choice_options: Any) -> Panel:
+    """Perplexity of every method on a text, by default an unseen one."""
+    compared = _compared or comparison_of(run, **choice_options)
     text = text or compared.texts[0]
     require_choice("text", text, tuple(compared.texts))
     return Panel(
@@ -292,10 +292,10 @@ def perplexity(run: Run, *, text: str = "", _compared: Comparison | None = None,
     )
 
 
-@panel("differences", "cp_changes", "Difference to the baseline", group=LINES, reads=_for_texts)
-def differences(run: Run, *, text: str = "", _compared: Comparison | None = None, **asked: Any) -> Panel:
-    """Difference of every method to the baseline on a text, an unseen one where none is named."""
-    compared = _compared or comparison_of(run, **asked)
+@panel("differences", "cp_changes", "Difference from the baseline", group=LINES, reads=_for_texts)
+def differences(run: Run, *, text: str = "", _compared: Comparison | None = None, **choice_options: Any) -> Panel:
+    """Difference of every method from the baseline on a text, by default an unseen one."""
+    compared = _compared or comparison_of(run, **choice_options)
     text = text or compared.texts[0]
     require_choice("text", text, tuple(compared.texts))
     figure = plot_changes(compared, text)
@@ -305,7 +305,7 @@ def differences(run: Run, *, text: str = "", _compared: Comparison | None = None
     return Panel(
         figure,
         f"Marks left of the line are better than {escape(name)}. Whiskers are the paired 95% interval.",
-        title=f"Difference to {escape(name)}",
+        title=f"Difference from {escape(name)}",
         table=lambda: analysis.long_table(compared.rows, compared.baseline.name, METHOD_LABELS),
         how="Both methods read the same windows, so the difference is computed window by window. Its error is far "
         "smaller than that of either perplexity. Pale marks have an interval that contains 0, or another "
@@ -390,12 +390,12 @@ def similar_runs(run: Run, runs: Iterable[Run]) -> list[Run]:
         and (other.graph.inputs.model, other.graph.inputs.precision) == (inputs.model, inputs.precision)
         and _has_perplexity(other)
     ]
-    # of equal models the first is shown, and only a timed one has a cost in time
+    # of equal models only the first is shown, and only a timed run has a cost in time
     return sorted(candidates[:MOST_RUNS], key=lambda other: other.study.evaluation.speed == "none") or [run]
 
 
 def _has_perplexity(run: Run) -> bool:
-    # the dense model's perplexity is that of every run
+    # every run has the perplexity of the dense model
     pruned = [name for name in run.study.methods if name != DENSE]
     return any(run.has(stages.perplexity, name, text) for text in run.study.evaluation.texts[:1] for name in pruned)
 
@@ -448,15 +448,15 @@ def similar_comparison(run: Run, runs: tuple[str, ...] = ()) -> Comparison:
 def pareto_options(compared: Comparison, text: str, cost: str) -> list[Option]:
     """Return the models with their loss on a text and their cost, one of COSTS.
 
-    MissingResultError while a method is not measured on the text.
+    Raises MissingResultError while a method is not measured on the text.
     """
     if missing := missing_methods(compared.results, text, compared.expected):
         raise MissingResultError(f"the perplexity of {', '.join(map(label, missing))} on {compared.text_name(text)}")
-    costs = _parameters(compared) if cost == PARAMETERS else _times(compared)
+    costs = _relative_sizes(compared) if cost == PARAMETERS else _relative_times(compared)
     return decisions.options(compared.results, [text], costs)
 
 
-def _parameters(compared: Comparison) -> dict[tuple[str, str], float]:
+def _relative_sizes(compared: Comparison) -> dict[tuple[str, str], float]:
     dense = next((row.parameters for row in compared.rows if row.method == DENSE and row.parameters), 0)
     return {
         result.name: result.rows[0].parameters / dense
@@ -465,7 +465,7 @@ def _parameters(compared: Comparison) -> dict[tuple[str, str], float]:
     }
 
 
-def _times(compared: Comparison) -> dict[tuple[str, str], float]:
+def _relative_times(compared: Comparison) -> dict[tuple[str, str], float]:
     rows = {
         run.name: list(run.load(stages.speed).rows)
         for run in compared.runs
@@ -576,7 +576,7 @@ def _name_side(model: Option, most: float, is_between: bool) -> str:
 
 @panel("recovery", "cp_recovery", "After recovery", reads={"text": "cp_recovery_text"})
 def recovery(run: Run, *, text: str = "") -> Panel:
-    """Perplexity of every pruned method before and after its recovery, on the first text or a named one."""
+    """Perplexity of every pruned method before and after its recovery, by default on the first text."""
     if not stages.recovers(run.study):
         raise MethodError("this run has no recovery: its recovery.kind is none")
     every = find_recoveries(run)
@@ -628,7 +628,7 @@ def _measurement(run: Run, stage: stages.Stage[Perplexity]) -> Measurement:
 
 
 def plot_recovery(models: list[recovered_models.Recovered], dense: float | None, text: str) -> go.Figure:
-    """Plot the perplexity before and after recovery, a row a method; the dense model is a dotted line."""
+    """Plot the perplexity before and after recovery, one row per method; the dense model is a dotted line."""
     figure, names = go.Figure(), [in_figure(label(model.method)) for model in models]
     for model, name in zip(models, names, strict=True):
         color = METHOD_COLORS.get(model.method, GREY)
@@ -648,7 +648,7 @@ def plot_recovery(models: list[recovered_models.Recovered], dense: float | None,
 
 @panel("choice", "cp_choice", "Candidates tried")
 def choice(run: Run) -> Panel:
-    """The candidates among which a repair, or masks and repair, were chosen, each by its number."""
+    """The candidates from which a repair, or masks and repair, were chosen, with the measured value of each."""
     choices_by_method = find_choices(run)
     if not choices_by_method:
         raise MethodError("this run chooses nothing by measurement, or has not reached that stage")
@@ -672,14 +672,14 @@ def choice(run: Run) -> Panel:
 
 
 def find_choices(run: Run) -> dict[str, Choice]:
-    """Return what was chosen in a run, by method; of methods with equal masks the first."""
+    """Return the choices of a run by method; of methods with equal masks, only the first is included."""
     by_method = {name: stages.find_choice(run.results, name) for name in run.study.methods}
     firsts = {METHODS[name].masks: name for name in reversed(by_method)}
     return {name: choice for name, choice in by_method.items() if choice and firsts[METHODS[name].masks] == name}
 
 
 def plot_candidates(candidates: list[Candidate]) -> go.Figure:
-    """Plot the number of each candidate, a row a method; the filled mark was chosen."""
+    """Plot the measured value of each candidate, one row per method; the filled mark was chosen."""
     figure = go.Figure()
     for masks in dict.fromkeys(candidate.masks for candidate in candidates):
         own = [candidate for candidate in candidates if candidate.masks == masks and np.isfinite(candidate.number)]

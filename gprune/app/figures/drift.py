@@ -48,7 +48,7 @@ _FORM_CAPTIONS = {
     "drift", "rd_histogram", "Rank drift of all neurons", reads={"form": "rd_form", "bins": "rd_bins", "log": "rd_log"}
 )
 def drift(run: Run, *, form: str = HISTOGRAM, bins: int = BINS, log: bool = False) -> Panel:
-    """Share of neurons by how far their rank shifts, as a curve or as a histogram."""
+    """Share of neurons by the size of their rank shift, as a curve or as a histogram."""
     require_choice("form", form, (SURVIVAL, HISTOGRAM))
     require(1 <= bins <= MOST_BINS, "bins", bins, f"1 to {MOST_BINS}")
     curves = derived_cache.drift_curves(run.root, run.key(stages.drift), bins if form == HISTOGRAM else SURVIVAL_BINS)
@@ -71,7 +71,7 @@ def drift(run: Run, *, form: str = HISTOGRAM, bins: int = BINS, log: bool = Fals
 
 @panel("drift_by_layer", "rd_layers", "Which layers drift?")
 def drift_by_layer(run: Run, *, selected: Selection = NOTHING) -> Panel:
-    """Layer by drift bin: share of the layer's neurons."""
+    """Share of each layer's neurons in each bin of rank drift."""
     key = run.key(stages.drift)
     table = derived_cache.drift_layers(run.root, key)
     layer = most_drifting_layer(run)
@@ -120,7 +120,7 @@ def _legend_entry(curve: rank_analysis.Distribution) -> str:
 
 
 def _drift_end(curves: list[rank_analysis.Distribution]) -> float:
-    # where the last curve has run out, so that the floor's narrow peak stays readable
+    # the axis ends with the last curve, so that the narrow peak of the floor stays readable
     last = max(int(np.flatnonzero(curve.shares).max()) for curve in curves)
     return min(1.0, (last + 2) / len(curves[0].shares))
 
@@ -165,9 +165,9 @@ def plot_joint(
     primary: Array, auxiliary: Array, layer: int, modules: Array | None = None, selected: Selection = NOTHING,
     texts: tuple[str, str] = ("A", "B"),
 ) -> go.Figure:  # fmt: skip
-    """Plot the ranks of one layer on both texts: points while they are few, else counts in cells.
+    """Plot the ranks of one layer on both texts: as points if they are few, else as counts in cells.
 
-    Scores, and `modules` where there are modules, are (neurons,). `texts` are their names.
+    Scores and `modules`, if any, are (neurons,). `texts` are the names of the two texts.
     """
     top = max(len(primary) - 1, 1)
     x, y = ((rank_neurons(scores) / top).astype(np.float32) for scores in (primary, auxiliary))
@@ -299,7 +299,7 @@ def plot_agreement(record: records.Agreement, chosen: Collection[str], selected:
     layers, positions = list(range(record.ari.shape[1])), dict.fromkeys(_LOOKS, 0)
     for name, series in zip(record.comparisons, record.ari, strict=True):
         comparison = COMPARISONS[name]
-        # a comparison keeps its look whatever else is chosen
+        # the look of a comparison does not depend on the other chosen comparisons
         look = _comparison_style(comparison, positions[comparison.kind])
         positions[comparison.kind] += 1
         if name not in chosen:
@@ -308,7 +308,7 @@ def plot_agreement(record: records.Agreement, chosen: Collection[str], selected:
         entry, hover = f"{comparison.title}: {mean:.2f} ± {deviation:.2f}", "layer %{x}: %{y:.3f}"
         box = f"{hover}<extra>{comparison.title}</extra>"
         marks.add_curve(figure, layers, series, entry, hover=box, customdata=marks.layer_data(layers), **look)
-    # the long names of the legend stand below each other under the plot
+    # the long names of the legend are stacked below the plot
     below = 58 + _LEGEND_LINE_PIXELS * len(figure.data)
     style(figure, "layer", "Adjusted Rand Index (1 = identical)", _PLOT_PIXELS + below + 16)
     layer_axis(figure, len(layers))
@@ -346,7 +346,7 @@ def _plot_module_counts(partition: records.Partition, selected: Selection) -> go
 
 
 def _plot_explained(result: Explained) -> go.Figure:
-    """Share of the drift's variance between modules: the run's, those before refinement, random ones."""
+    """Plot the share of the drift's variance between modules: of the run, before refinement, and random."""
     percents = {name: 100 * share for name, share in ablation_effect.kinds(result).items()}
     figure = go.Figure()
     marks.add_bars(

@@ -1,4 +1,4 @@
-"""The answers of a run's models, and the figure of the Changed tab answers: one question with its options."""
+"""The answers of a run's models, and the figure of the tab *Changed answers*: one question with its options."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ class TaskAnswers:
     task: str
     """the task as the study names it"""
     methods: tuple[str, ...]
-    """methods with answers, the dense model first where it has any"""
+    """methods with answers; the dense model comes first if it has answers"""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Figures of a job by name, each from a run: how sparsity learning and recovery went."""
+"""Figures of a job's run: the losses of sparsity learning and of recovery."""
 
 from collections.abc import Mapping
 
@@ -70,6 +70,6 @@ def _column(steps: Array, columns: tuple[str, ...], name: str) -> Array:
 
 
 def _add_steps(figure: go.Figure, values: Array, name: str, line: Mapping[str, str]) -> None:
-    """Draw (steps,) values, of which the first step is 1."""
+    """Draw (steps,) values over the steps, counted from 1."""
     if len(values):
         figure.add_scatter(x=np.arange(1, len(values) + 1), y=values, name=name, mode="lines", line=line)

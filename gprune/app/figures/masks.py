@@ -153,12 +153,12 @@ def bin_decisions(run: Run, base: str, bins: int) -> Bins:
 
 
 def _plot_retention(result: Bins, base: str) -> go.Figure:
-    """Fig. 3a."""
+    """Plot the retention of neurons by drift bin (Fig. 3a)."""
     figure = go.Figure()
     for method, values in ((base, result.base), ("gprune", result.gprune)):
         marks.add_bars(
             figure, result.names, values, label(method), METHOD_COLORS[method], "%{x}: %{y:.1%} kept",
-            # two digits: three of neighbouring bars touch where the card is narrow
+            # two digits: labels of neighbouring bars with three digits overlap in a narrow card
             text=[percent(value) for value in values], textposition="outside", cliponaxis=False,
         )  # fmt: skip
     style(figure, _DRIFT_AXIS, "retention of neurons", 380, barmode="group", bargap=0.25)
@@ -168,7 +168,7 @@ def _plot_retention(result: Bins, base: str) -> go.Figure:
 
 
 def _plot_overlap(result: Bins, base: str) -> go.Figure:
-    """Fig. 3b: Jaccard index of the kept neurons, over its chance level."""
+    """Plot the Jaccard index of the kept neurons by drift bin, with its chance level (Fig. 3b)."""
     figure = go.Figure()
     name, line = "two independent masks of these retentions", {"color": GREY, "dash": "dash", "width": 2}
     hover = "%{x}: %{y:.3f} by chance<extra></extra>"
@@ -198,9 +198,9 @@ def _plot_scales(record: LearnedScales) -> go.Figure:
 
 
 def plot_by_layer(masks: dict[str, PruningMasks], unit: str, selected: Selection = NOTHING) -> go.Figure:
-    """Plot the retained share of each layer's `neurons` or `key/value groups`, one line a method.
+    """Plot the retained share of each layer's `neurons` or `key/value groups`, one line per method.
 
-    Of more methods than can be told apart, forms and controls wait in the legend for a click.
+    If there are too many methods to distinguish, variants and controls are hidden until their legend entry is clicked.
     """
     figure, crowded = go.Figure(), len(masks) > _MOST_LINES
     for method, mask in masks.items():
@@ -212,7 +212,7 @@ def plot_by_layer(masks: dict[str, PruningMasks], unit: str, selected: Selection
             symbol=METHOD_SYMBOLS[method], size=7, customdata=marks.layer_data(range(len(values))),
             visible="legendonly" if crowded and family(method) != method else True,
         )  # fmt: skip
-    # the legend stands above in two columns, and may take half of the height
+    # the legend above the plot has two columns, and may take half of the height
     style(figure, "layer", f"share of {unit} kept", 320 + (14 * len(masks) if crowded else 0))
     layer_axis(figure, len(next(iter(masks.values())).ffn))
     marks.add_layer_line(figure, selected)
@@ -228,7 +228,7 @@ def _plot_parts(effect: AblationEffect) -> go.Figure:
     hover = "without %{y}: %{x:.2f}% of the decisions change<extra></extra>"
     marks.add_bars(figure, percents, names, "", colors, hover, orientation="h", showlegend=False)
     figure.update_traces(marker_line={"color": color, "width": 2})
-    # next to the line where the bar ends before it
+    # the text is next to the bar, or next to the line if the bar is shorter
     x, text = [max(share, limit) for share in percents], [f" {share:.1f}%" for share in percents]
     marks.add_guide(figure, x, names, {}, mode="text", cliponaxis=False, text=text, textposition="middle right")
     style(figure, "neurons that change without it (%)", "part of GPrune", 260, bargap=0.4)
@@ -241,7 +241,7 @@ CHANGE, DIFFERS = "change", "differs"
 COLORS = {CHANGE: "Change of retention", DIFFERS: "Share decided differently"}
 """values that the colour of a module can stand for"""
 LEAST_RANGE = 0.02
-"""the colours of changes reach at least so far: rounding is not drawn as a finding"""
+"""minimum end of the colour scale, so that rounding is not drawn as a finding"""
 _TEXT_NAMES = "from B", "from A"
 """names of the masks of one method, by the text whose scores decide"""
 _ATLAS_READS = {"method": "atlas_method", "base": "atlas_base", "shown": "atlas_shown"}
@@ -272,7 +272,7 @@ def atlas(run: Run, *, method: str = "", base: str = "", shown: str = CHANGE, se
     require_choice("shown", shown, tuple(COLORS))
     finding = _describe_changes(changes, first, second)
     return Panel(
-        plot_modules(changes, _columns(run), (first, second), shown, selected),
+        plot_modules(changes, _load_columns(run), (first, second), shown, selected),
         f"Each row is a layer, each cell a module: purple if {escape(first)} keeps more, orange if less.",
         action="Click one to select it.",
         title=finding,
@@ -305,7 +305,7 @@ def _describe_changes(changes: Atlas, first: str, second: str) -> str:
 def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Selection = NOTHING) -> Panel:
     """Change of each module's retention if one method used the scores of text B instead of A.
 
-    Where either text keeps as many neurons of every module, the colour is the share decided differently.
+    If both texts keep the same number of neurons in every module, the colour is the share decided differently.
     """
     method, (first, second) = choose_masks(run, method, "")[0], text_pair(run.study)
     changes, learned = compare_texts(run, method), of_masks(method).decision == "learned"
@@ -317,7 +317,7 @@ def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Se
     share = f"{percent(changes.neurons, 1)} of the neurons"
     groups = "" if learned else f" and {percent(changes.groups, 1)} of the key/value groups"
     return Panel(
-        plot_modules(changes, _columns(run), _TEXT_NAMES, shown, selected),
+        plot_modules(changes, _load_columns(run), _TEXT_NAMES, shown, selected),
         note + _TEXT_CAPTIONS[shown],
         action="Click one to select it.",
         title=f"{share}{groups} of {escape(label(method))} depend on the calibration text",
@@ -363,10 +363,10 @@ def mask_labels(run: Run) -> dict[str, str]:
 
 
 def choose_masks(run: Run, method: str, base: str) -> tuple[str, str]:
-    """Return the masks to compare; where not named, the first ones against those of the run's own metric.
+    """Return the two masks to compare, by default the first of the run and those of its own metric.
 
-    Both are the same where the run has masks of one method only. Raises SettingsError if the run has no
-    such masks, MissingResultError if it has none.
+    Both are the same if the run has masks of only one method. Raises SettingsError if the run lacks the named
+    masks, MissingResultError if it has no masks.
     """
     names = list(mask_labels(run))
     first = method or names[0]
@@ -382,20 +382,20 @@ def choose_masks(run: Run, method: str, base: str) -> tuple[str, str]:
 def compare_texts(run: Run, method: str) -> Atlas:
     """Compare the masks of a method by B's scores alone with those by A's alone, module by module.
 
-    Raises MethodError if a run is needed to decide.
+    Raises MethodError if the method cannot decide without a new run.
     """
     name = of_masks(method).name
     masks = [derived_cache.masks_of_text(run, name, text) for text in (whatif.AUXILIARY, whatif.PRIMARY)]
     return mask_map.compare_modules(run.load(stages.partition), masks[0], masks[1])
 
 
-def _columns(run: Run) -> Array:
+def _load_columns(run: Run) -> Array:
     """Return the (modules,) column of each module in its layer's row of the atlas; see `mask_map.module_columns`."""
     return mask_map.module_columns(run.load(stages.partition), run.load(stages.drift).magnitude)
 
 
 def _mean_drift(run: Run) -> Array | None:
-    """(modules,) mean rank drift."""
+    """Return the (modules,) mean rank drift, or None if the drift is not computed yet."""
     if not run.has(stages.drift):
         return None
     partition, drift = run.load(stages.partition), run.load(stages.drift).magnitude
@@ -418,7 +418,7 @@ def plot_modules(
     x, y = column.astype(np.int16), atlas.layer.astype(np.int16)
     marks.add_cells(figure, x, y, atlas.layer, values, hover, atlas.module)
     layers, columns = grid.shape
-    style(figure, "modules of the layer, from stable to unstable (mean drift)", "layer", _height(layers))
+    style(figure, "modules of the layer, from stable to unstable (mean drift)", "layer", _figure_height(layers))
     figure.update_xaxes(range=[-0.5, columns - 0.5], showticklabels=False, ticks="", showgrid=False)
     layer_axis(figure, layers, "y", showgrid=False)
     if selected.module is None:
@@ -429,7 +429,7 @@ def plot_modules(
     return figure
 
 
-def _height(layers: int) -> int:
+def _figure_height(layers: int) -> int:
     """Return the height of a figure with one row per layer, in pixels."""
     return max(320, 120 + 13 * layers)
 
@@ -456,7 +456,7 @@ def _plot_groups(masks: dict[str, PruningMasks], scores: dict[str, Array], selec
         figure.add_heatmap(z=kept_groups, colorscale=scale, zmin=0, zmax=1, showscale=False, row=1, col=column)
         hover = f"layer %{{y}}, group %{{x}}: {in_figure(label(method))} %{{customdata[3]:.0f}} (1 = kept)"
         _add_group_cells(figure, kept_groups.shape, kept_groups.ravel(), hover, column)
-    # scores are in standard units of their layer, under one scale of colours
+    # all panels of scores share one colour scale, in standard deviations within a layer
     standard = {name: standardize(values) for name, values in scores.items()}
     reach = max(float(max(np.abs(values).max() for values in standard.values())), 1e-6)
     for column, (name, values) in enumerate(standard.items(), start=len(masks) + 1):
@@ -471,7 +471,7 @@ def _plot_groups(masks: dict[str, PruningMasks], scores: dict[str, Array], selec
     coloraxis = {"colorscale": SIGNS, "cmid": 0.0, "cmin": -reach, "cmax": reach, "colorbar": bar}
     figure.update_layout(coloraxis=coloraxis)
     figure.update_traces(hoverinfo="skip", xgap=1, ygap=1, selector={"type": "heatmap"})
-    style(figure, "key/value group", "", _height(layers), margin={"l": 64, "r": 16, "t": 36, "b": 52})
+    style(figure, "key/value group", "", _figure_height(layers), margin={"l": 64, "r": 16, "t": 36, "b": 52})
     figure.update_xaxes(range=[-0.5, groups - 0.5], tickformat="d", nticks=8, showgrid=False)
     layer_axis(figure, layers, "y", showgrid=False)
     figure.update_yaxes(title_text="layer", col=1)

@@ -48,14 +48,14 @@ BASES = {BEHAVIOUR: "behaviour", PARAMETERS: "parameters"}
 LAYOUTS = {PCA: "PCA", UMAP: "UMAP"}
 MODULE, DRIFT, SCORE_A, SCORE_B = "module", "drift", "score_a", "score_b"
 TEXT_MASKS, METHOD_MASKS = MASK_COLORINGS = ("texts", "methods")
-"""colors that say which of two masks keep a neuron"""
+"""colorings that show which of two masks keep a neuron"""
 COLORINGS = {
     MODULE: "module",
     DRIFT: "rank drift",
     SCORE_A: "score on A",
     SCORE_B: "score on B",
     TEXT_MASKS: "kept by either text's scores",
-    METHOD_MASKS: "kept by GPrune or another",
+    METHOD_MASKS: "kept by GPrune or a baseline",
 }
 """values that a color can stand for"""
 MOST_POINTS = 12_000
@@ -154,7 +154,7 @@ def neuron_map(
         title=title,
         alt=plane.quality,
         table=lambda: neuron_table(run, layer, np.arange(count), plane.points),
-        how=_explain(run, basis, layout),
+        how=_explain_map(run, basis, layout),
     )
 
 
@@ -166,7 +166,7 @@ def _describe_difference(layer: int, colour: str, method: str, coloring: Colorin
     return f"In layer {layer}, GPrune and {name} decide {share} of the neurons differently"
 
 
-def _explain(run: Run, basis: str, layout: str) -> str:
+def _explain_map(run: Run, basis: str, layout: str) -> str:
     if basis == PARAMETERS:
         points = (
             "A neuron is represented by the direction of its weights: its rows of gate and up and its column of down."
@@ -257,7 +257,7 @@ def _behaviour(root: str, keys: tuple[str, ...], layer: int) -> analysis.Princip
 
 
 def mask_choices(run: Run, colour: str) -> list[str]:
-    """Return the masks that can be decided from either text, or compared with GPrune's."""
+    """Return the names of the masks that a coloring can use."""
     return [name for name in run.masked if colour == TEXT_MASKS or name != "gprune"]
 
 
@@ -284,8 +284,8 @@ def color_neurons(run: Run, layer: int, colour: str, method: str) -> Coloring:
     """Return the coloring of a layer by one of COLORINGS.
 
     TEXT_MASKS decides the masks of `method` again from either text, METHOD_MASKS compares GPrune's with them.
-    Raises MissingResultError if the run has not come that far, MethodError if the method cannot be
-    decided without a run.
+    Raises MissingResultError if the run lacks the result, MethodError if the method cannot decide
+    without a new run.
     """
     if colour == MODULE:
         return Coloring(group_by_module(run.load(stages.partition).labels[layer]))
@@ -348,7 +348,7 @@ def plot_plane(
     if coloring.values is not None:
         title, values = in_figure(coloring.title), coloring.values[neurons].astype(np.float32)
         marker = {"color": values, "colorscale": MAGNITUDE, "size": size, "opacity": 0.85}
-        # the ends of the scale are as dark and as light as the page can be
+        # an outline, because the ends of the scale can have the colour of the page
         marker |= {"colorbar": marks.colorbar(title), "line": {"color": GREY, "width": 0.5}}
         hover = f"neuron %{{customdata}}: {title} %{{marker.color:.3f}}<extra></extra>"
         _add_neurons(figure, points, neurons, marker, hover, "neurons", legend=False)
@@ -370,7 +370,7 @@ def plot_plane(
             name=f"selected: module {selected.module}",
             hoverinfo="skip",
         )
-    # a click selects while the pointer moves the plane, and not while it draws
+    # clicks select a mark only while dragging pans the plane, not while dragging draws a region
     style(figure, *axes, 560, dragmode="pan")
     return figure.update_layout(legend={"itemsizing": "constant"})
 
@@ -378,7 +378,7 @@ def plot_plane(
 def _add_neurons(
     figure: go.Figure, points: Array, neurons: Array, marker: dict[str, Any], hover: str, name: str, legend: bool = True
 ) -> None:
-    # few bytes a neuron, since there are many
+    # few bytes per neuron, since there are many
     kind = np.int16 if not len(neurons) or neurons.max() < 2**15 else np.int32
     figure.add_scattergl(
         x=points[neurons, 0].astype(np.float32),
@@ -433,7 +433,7 @@ def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Pane
     finding = "rank " + ", ".join(f"{ranks.rank[neuron]:.2f} on {letter}" for letter, ranks in texts.items())
     return Panel(
         _plot_ranks(texts, neuron, names_in_figure(run.study)),
-        _no_halves(run) or "Whiskers: the range of its rank over halves of that text alone.",
+        _explain_no_halves(run) or "Whiskers: the range of its rank over halves of that text alone.",
         title=f"Neuron {neuron} of layer {layer}: {escape(name_texts(finding, run.study))}",
         alt=finding,
         table=lambda: pd.DataFrame(
@@ -534,28 +534,28 @@ def members_table(run: Run, unit: Selection, members: Array) -> pd.DataFrame:
 
 
 def layer_ranks(run: Run, layer: int) -> dict[str, LayerRanks]:
-    """Return the ranks of a layer's neurons on each scored text, by letter. Raises MissingResultError if none is."""
+    """Return the ranks of a layer's neurons on each scored text, by letter; MissingResultError if no text is scored."""
     texts = {}
     for role in texts_of(run.study):
         if run.has(stages.scores, role):
             keys = "", ""
-            if not _no_halves(run) and run.has(stages.statistics, role) and run.has(stages.norms):
+            if not _explain_no_halves(run) and run.has(stages.statistics, role) and run.has(stages.norms):
                 keys = run.key(stages.statistics, role), run.key(stages.norms)
             scores = run.key(stages.scores, role)
             texts[calibration.ROLES[role]] = _rank_layer(run.root, scores, *keys, run.study.metric, layer)
     return run.require(texts, stages.scores, "primary")
 
 
-def _no_halves(run: Run) -> str:
+def _explain_no_halves(run: Run) -> str:
     if run.study.metric not in scoring.METRICS:
         return "No whiskers: the metric cannot score parts of a text."
     if run.study.metric == "flap" and run.study.calibration.flap_variant == "released":
-        # a half scored by the variance is no part of a rank by the recursion
+        # halves can only be scored by the variance, which is not comparable with the recursion
         return "No whiskers: FLAP's released recursion cannot score parts of a text."
     return ""
 
 
-# a layer at 7B takes 1.4 MB a text, and is drawn for every neuron of it
+# a layer of a 7B model takes 1.4 MB per text, and the page of each of its neurons needs it
 @lru_cache(24)
 def _rank_layer(root: str, scores: str, statistics: str, norms: str, metric: str, layer: int) -> LayerRanks:
     score = record(root, "scores", scores, "UnitScores").ffn[layer]
@@ -572,7 +572,7 @@ def _plot_ranks(texts: Mapping[str, LayerRanks], neuron: int, names: Mapping[str
     for letter, ranks in texts.items():
         rank, low, high = (float(values[neuron]) for values in (ranks.rank, ranks.low, ranks.high))
         row, (color, symbol) = names[letter], TEXT_LOOKS[letter]
-        # a line of its own: on the whole text the rank may lie outside of all that halves give
+        # a separate line: the rank on the whole text may lie outside the range over halves
         ends = {"marker": {"color": color, "symbol": "line-ns-open", "size": 12}, "mode": "lines+markers"}
         marks.add_guide(figure, [low, high], [row, row], {"color": color, "width": 2}, **ends)
         hover = f"rank {rank:.3f}, on halves {low:.3f} to {high:.3f}<extra>{row}</extra>"
@@ -586,7 +586,7 @@ def _plot_scores(scores: Mapping[str, Array], names: Mapping[str, str]) -> go.Fi
     """Plot histograms of the (units,) scores by letter."""
     all_scores = np.concatenate(list(scores.values()))
     log = bool((all_scores > _LEAST_SCORE).all())
-    # a module has few neurons, of which as many bins would show each alone
+    # a module has few neurons, which many bins would show one by one
     bins = int(np.clip(2 * np.sqrt(len(all_scores) / len(scores)), 8, _MOST_SCORE_BINS))
     edges = np.histogram_bin_edges(np.log10(all_scores) if log else all_scores, bins=bins)
     middles = (edges[:-1] + edges[1:]) / 2
@@ -608,7 +608,7 @@ def bin_activations(values: Mapping[str, Array]) -> pd.DataFrame:
     low, high = float(min(map(np.min, values.values()))), float(max(map(np.max, values.values())))
     # at most 64 bins on either side of 0
     power = math.frexp(max(abs(low), abs(high)) / 64)[1]
-    while (last := _bin(high, power) + 1) - (first := _bin(low, power)) > MOST_ACTIVATION_BINS:
+    while (last := _bin_index(high, power) + 1) - (first := _bin_index(low, power)) > MOST_ACTIVATION_BINS:
         power += 1
     edges = np.ldexp(np.arange(first, last + 1.0), power)
     table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
@@ -617,7 +617,7 @@ def bin_activations(values: Mapping[str, Array]) -> pd.DataFrame:
     return table
 
 
-def _bin(value: float, power: int) -> int:
+def _bin_index(value: float, power: int) -> int:
     return math.floor(math.ldexp(value, -power))
 
 
@@ -627,7 +627,7 @@ def plot_activations(table: pd.DataFrame, names: Mapping[str, str]) -> go.Figure
     middles = (table["from"] + table["to"]) / 2
     for letter in table.columns[2:]:
         counts = table[letter].to_numpy()
-        # a logarithmic axis has no place for 0
+        # a logarithmic axis cannot show 0
         shares = np.where(counts > 0, 100.0 * counts / counts.sum(), np.nan)
         color, symbol = TEXT_LOOKS[letter]
         marks.add_curve(

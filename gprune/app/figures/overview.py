@@ -91,7 +91,7 @@ def _noise_title(times: float) -> str:
 
 @panel("cost", "ov_cost", "What pruning costs")
 def cost(run: Run) -> Panel:
-    """Perplexity of every method on a text that was not calibrated on, if there is one."""
+    """Perplexity of every method on one text, if possible on one that is not a calibration text."""
     text, cells = story.headline_measurements(run)
     costs = analysis.costs(cells)
     if not costs:
@@ -125,10 +125,10 @@ def _plot_survival(curves: list[drift.Distribution]) -> go.Figure:
     names = dict(zip(lines, ("across texts", "first text resampled", "second text resampled"), strict=True))
     figure, beyond = marks.survival_curves(curves, lines, lambda curve: names[curve.name])
     style(figure, "rank drift d", "neurons that shift ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
-    # above a falling curve there is room for it
+    # the legend fits above the falling curve
     legend = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}
     figure.update_layout(legend=legend | {"traceorder": "normal", "bgcolor": "rgba(0,0,0,0)"})
-    # the axis ends where hardly a neuron is left
+    # the axis ends where almost no neuron is left
     last = max(int(np.flatnonzero(values > 0.5).max()) for values in beyond.values())
     figure.update_xaxes(range=[0, min(1.0, (last + 2) / len(curves[0].shares))])
     return figure.update_yaxes(range=[0, 101])
@@ -138,12 +138,12 @@ def plot_costs(costs: list[Cost]) -> go.Figure:
     """Plot the perplexity of every method over the dense one's, the cheapest first, with paired 95% intervals."""
     figure, rows = go.Figure(), costs
     if len(costs) > MOST_ROWS:
-        # the cheapest, and GPrune in any case
+        # the cheapest methods, and always GPrune
         gprune = [cost for cost in costs[MOST_ROWS - 1 :] if cost.method == "gprune"]
         rows = [*costs[: MOST_ROWS - len(gprune)], *gprune]
     finite = [value for cost in rows for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
     low, high = 0.96 * min(1.0, *finite), 1.08 * max(1.1, *finite)
-    # all at once: Plotly checks every annotation again with each one that is added
+    # set all at once, because Plotly checks all annotations whenever one is added
     figure.layout.annotations = [
         _add_cost(figure, cost, len(rows) - 1 - index, (low, high)) for index, cost in enumerate(rows)
     ]

@@ -64,10 +64,10 @@ _HOVER = (
     "u %{customdata[3]:.3f} on the primary text, %{customdata[4]:.3f} on the auxiliary<extra></extra>"
 )
 SMALLEST, LARGEST, LARGEST_OF_MANY = 4.0, 16.0, 9.0
-"""diameters in pixels: the least, the largest module's, and the same where there are many modules"""
+"""diameters in pixels: the minimum, that of the largest module, and that of the largest of many modules"""
 MANY = 300
 REMOVED, ADDED = "#E08214", "#8073AC"
-"""hues of the purple-orange scale, which shows signs; seen on light and dark ground"""
+"""hues of the purple-orange scale for signs, visible on light and dark background"""
 CurvePoint = tuple[str, float, Answer]
 """method, retention and losses; an answer without an identity is a measurement of the run"""
 _SAME = 0.005
@@ -136,7 +136,7 @@ def measured_curve(run: Run, *, text: str = "", retention: float | None = None, 
 
 
 def curve_panel(points: Sequence[CurvePoint], retention: float, text: str, is_edited: bool) -> Panel:
-    """Perplexity on a text against retention, of measured and live points.
+    """Return the panel of perplexity on a text against retention, with measured and live points.
 
     `is_edited` is True if the rule differs from the run's own.
     """
@@ -144,18 +144,18 @@ def curve_panel(points: Sequence[CurvePoint], retention: float, text: str, is_ed
     note = " GPrune's measured point uses this run's own thresholds." if is_edited and is_measured else ""
     return Panel(
         plot_retention_curve(points, retention, is_edited),
-        "Pale points still lack windows. Bars are the 95% interval of the ratio to dense, paired over windows; a "
-        "point with one window has none." + note,
+        "Pale points still lack windows. Bars are the 95% interval of the ratio to the dense model, paired over "
+        "windows; a point with one window has no bar." + note,
         alt="perplexity of each method against retention",
         title=f"Perplexity on {escape(text)} against retention",
         how="The legend shows each method's perplexity at the slider's retention, interpolated between points on the "
-        "log axis. On release, every method recomputes its masks for that retention.",
+        "log axis. When the slider is released, masks are recomputed for that retention.",
         table=lambda: curve_table(points, is_edited),
     )
 
 
 def adapted_choice(run: Run, rule: ReliabilitySettings, retention: float | None = None) -> whatif.LabChoice:
-    """Return the choice of GPrune under a rule, by default at the run's retention."""
+    """Return the choice that applies a rule to GPrune, by default at the run's retention."""
     return whatif.LabChoice("gprune", run.study.retention if retention is None else retention, whatif.ADAPTED, rule)
 
 
@@ -309,9 +309,9 @@ def read_curve(points: pd.DataFrame, retention: float) -> str:
     if abs(levels[nearest] - retention) < _SAME:
         point = points.iloc[nearest]
         windows = "" if point["windows"] == point["of"] else f", {point['windows']} of {point['of']} windows"
-        return f"{_figure(values[nearest])} ({point['source']}{windows})"
+        return f"{_format_value(values[nearest])} ({point['source']}{windows})"
     value = _interpolate(points, retention)
-    return "–" if value is None else f"≈ {_figure(value)} (interpolated)"
+    return "–" if value is None else f"≈ {_format_value(value)} (interpolated)"
 
 
 def describe_retention(points: Sequence[CurvePoint], retention: float, text: str) -> str:
@@ -380,5 +380,5 @@ def _describe_source(method: str, answer: Answer, is_edited: bool) -> str:
     return "measured"
 
 
-def _figure(value: float) -> str:
+def _format_value(value: float) -> str:
     return f"{value:.2f}" if value < 1000 else f"{value:.4g}"

@@ -67,7 +67,7 @@ def plot_rates(table: pd.DataFrame, phase: str) -> go.Figure:
     figure, several = go.Figure(), table["mode"].nunique() > 1
     names = [_row_name(model, mode, several) for model, mode in zip(table["model"], table["mode"], strict=True)]
     hues = [METHOD_COLORS.get(model, GREY) for model in table["model"]]
-    # a browser takes about as long for a trace of one dot as for one of many, and whiskers have a trace's hue
+    # a browser draws one trace of many marks faster than many traces; whiskers have the hue of their trace
     for hue in dict.fromkeys(hues):
         own = [color == hue for color in hues]
         visible = [name for name, is_own in zip(names, own, strict=True) if is_own]

@@ -1,1 +1,1 @@
-"""The pages of the app, a folder each."""
+"""The pages of the app, one module each."""

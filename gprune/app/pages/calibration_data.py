@@ -24,7 +24,7 @@ _FORMATS = {".html": ("Page", "text/html", writing.page), ".json": ("JSON", "app
 
 @frame.declare_page("All texts", "What am I calibrating on, and how stable is it?")
 def show(run: Run) -> None:
-    """Draw all texts of the run beside each other."""
+    """Draw all texts of the run side by side."""
     with cards.card("cd_texts", "The calibration texts", run) as card:
         _show_texts(run, card)
     with cards.card_of(figures.texts, run) as card:
@@ -37,12 +37,12 @@ def _show_texts(run: Run, card: cards.Card) -> None:
     roles = {letter: role for role, letter in analysis.ROLES.items() if letter in texts}
     keys = tuple((letter, run.key(stages.tokens, role)) for letter, role in roles.items())
     table = _text_table(run.root, keys, _vocabulary_size(run.study.model))
-    # the result may be another run's, which calls the same text by another name
+    # the result may come from another run, which has another name for the same text
     table["name"] = [getattr(run.study, roles[letter]) for letter in table["text"]]
     sizes = {f"{tokens.ids.shape[0]:,} sequences of {tokens.ids.shape[1]:,}" for tokens in texts.values()}
     card.set_title(f"{len(texts)} texts, {' / '.join(sorted(sizes))} tokens each")
     sequences = [f"{used:,} of {total:,}" for used, total in zip(table["sequences"], table["available"], strict=True)]
-    # the length of a sequence stands in the title
+    # the title has the length of a sequence
     columns = table.assign(name=table["name"].map(short), sequences=sequences).drop(
         columns=["available", "tokens each"]
     )
@@ -131,9 +131,9 @@ def _choose_share() -> float:
 
 def _offer_files(run: Run, text_card: TextCard, share: float) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption("Download this card as one file, or its numbers", width="content")
+        st.caption("Download this card as a page, or its numbers as JSON", width="content")
         for suffix, (name, mime, _) in _FORMATS.items():
-            # written when somebody asks for it
+            # the file is written when the button is clicked
             data, file = partial(_write_card, suffix, text_card, share), f"{run.name}-card-{text_card.letter}{suffix}"
             tables.download_button(name, data, file, mime, f"cd_card_{suffix[1:]}", type="tertiary")
 

@@ -33,7 +33,7 @@ _RUNS_WIDTH = 260
 _RUNS = "cp_runs"
 _LAST = "cp_last_run"
 _INPUT_VIEW, _GIVEN, _TRIED, _RECOVERED = "cp_origin", "given", "tried", "recovered"
-"""key in the address of what the last card shows, and its values"""
+"""key in the address of the view of the last card, and its values"""
 _MOST_CANDIDATES = 16
 """candidates that the table shows at once"""
 _FIXED = (
@@ -110,7 +110,7 @@ def _choose_methods(rows: list[Row]) -> list[str]:
 
 
 def _first_line(runs: list[Run], compared: Comparison, text: str) -> str:
-    """Return the settings in which the runs differ, the finding on their own models, and the text's relation."""
+    """Return sentences on differing settings, on the runs' GPrune models, and on the text's relation to calibration."""
     sentences = []
     if len(runs) > 1:
         run_labels = labels(frame.situation().runs)
@@ -121,7 +121,7 @@ def _first_line(runs: list[Run], compared: Comparison, text: str) -> str:
         differences = analysis.differences({run_labels[run.name]: run.study for run in runs})
         values = differences.drop(columns="meaning", errors="ignore").to_dict("records")
         words = ["{}: {}".format(row.pop("setting"), " / ".join(row.values())) for row in values]
-        sentences.append(f"Settings that differ: {'; '.join(words)}." if words else "Equal settings.")
+        sentences.append(f"Settings that differ: {'; '.join(words)}." if words else "The runs have equal settings.")
         sentences.append(compared.finding(text))
     status = compared.status(text)
     return " ".join(filter(None, (*sentences, f"{name_texts(status.sentence, runs[0].study)}." if status else "")))
@@ -134,7 +134,7 @@ def _show_table(content: Card, compared: Comparison, text: str) -> None:
         table,
         words={"change": lambda change: f"{format_signed(change, '.1f')}%"},
         height=tables.height(len(table)),
-        column_config=_columns(table, compared),
+        column_config=_set_columns(table, compared),
         placeholder="–",
         alt=f"perplexity of every method on {compared.text_name(text)}",
     )
@@ -154,7 +154,7 @@ def _show_table(content: Card, compared: Comparison, text: str) -> None:
 
 
 def as_table(compared: Comparison, text: str) -> pd.DataFrame:
-    """Return the numbers of a text, a row a line, sorted by perplexity."""
+    """Return a table of the numbers on a text, one row per compared line, sorted by perplexity."""
     signs, marks, rows = stars(compared.ranking(text)), analysis.marks(compared.rows), []
     for result in compared.sorted_on(text):
         gap = figures.change_of(compared, result, text)
@@ -179,7 +179,7 @@ def _has_seeds(compared: Comparison) -> bool:
     return any(len(result.seeds) > 1 for result in compared.results)
 
 
-def _columns(table: pd.DataFrame, compared: Comparison) -> dict[str, Any]:
+def _set_columns(table: pd.DataFrame, compared: Comparison) -> dict[str, Any]:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     forms = {"retention": ("%.1f%%", 76), "PPL ↓": ("%.2f", 68), "s.d.": ("%.2f", 52), "±": ("%.1f%%", 54)}
     columns: dict[str, Any] = {name: number(format=form, width=width) for name, (form, width) in forms.items()}
@@ -189,7 +189,7 @@ def _columns(table: pd.DataFrame, compared: Comparison) -> dict[str, Any]:
 
 
 def _show_verdict(content: Card, compared: Comparison, text: str) -> None:
-    """Show the windows, and the best pruned model where one may be called so."""
+    """Show the windows and, if the comparison is fair, the best pruned model."""
     with st.container(horizontal=True, gap="xsmall"):
         st.badge(escape(compared.text_name(text)), color="grey")
         st.badge(compared.chip(text), color="green" if compared.chip(text) == "unseen" else "grey")
@@ -208,7 +208,7 @@ def _show_verdict(content: Card, compared: Comparison, text: str) -> None:
 
 
 def _show_notes(compared: Comparison, text: str) -> None:
-    """Say which control does as well, by which protocols was measured, and why cells are empty."""
+    """Show which control does as well, the measurement protocols, and why cells are empty."""
     if control := _control_finding(compared, text):
         st.caption(f":orange[:material/science:] {escape(control)}.")
     marks = analysis.marks(compared.rows)
@@ -218,7 +218,7 @@ def _show_notes(compared: Comparison, text: str) -> None:
     for (where, reason), methods in analysis.without_change(compared.results, compared.baseline).items():
         if where == text:
             names = escape(", ".join(dict.fromkeys(map(label, methods))))
-            st.caption(f"{names}: no difference to {baseline} ({escape_error(reason)}).")
+            st.caption(f"{names}: no comparison with {baseline} ({escape_error(reason)}).")
     for reason in dict.fromkeys(result.reason for result in compared.results if result.reason):
         left_out = dict.fromkeys(label(result.method) for result in compared.results if result.reason == reason)
         st.caption(f"Left out: {escape('; '.join(left_out))} ({escape_error(reason)}).")
@@ -253,7 +253,7 @@ def _sentence(reason: Exception) -> str:
 
 
 def _show_pareto(content: Card, run: Run, text: str) -> None:
-    """Show the Pareto chart with its table and the way to the export of the cheapest model within the limit."""
+    """Show the Pareto chart, and a link to the export of the cheapest model within the limit."""
     every = figures.similar_runs(run, frame.situation().runs)
     run_labels = labels(every)
     names = {other.name: run_choice.run_label(other, run_labels) for other in every}
@@ -294,20 +294,20 @@ def _show_method_inputs(run: Run, compared: Comparison) -> None:
 
 
 def _inputs_of(compared: Comparison) -> dict[tuple[str, str], MethodInputs]:
-    """Return what each pruned line was given; of several seeds the first.
+    """Return the texts and compute that each pruned line used; a line of several seeds has those of the first.
 
-    Raises StoreError if a record of what was learned is damaged.
+    Raises StoreError if a record of the learning is damaged.
     """
     runs = {run.name: run for run in compared.runs}
-    inputs = {result.name: _inputs(runs[result.name[0]], result.method) for result in compared.results}
+    inputs = {result.name: _load_inputs(runs[result.name[0]], result.method) for result in compared.results}
     return {name: inputs_used for name, inputs_used in inputs.items() if inputs_used is not None}
 
 
-def _inputs(run: Run, method: str) -> MethodInputs | None:
+def _load_inputs(run: Run, method: str) -> MethodInputs | None:
     method_info = METHODS[method]
     if method_info.decision == "none" or not run.has(stages.masks, method_info.masks):
         return None
-    # equal masks may be repaired otherwise
+    # equal masks may have different repairs
     keys = tuple(need.key for need in stages.every_need(stages.model_inputs(run.graph, method)))
     return _cached_inputs(run.root, keys, method, run.results)
 
@@ -338,7 +338,7 @@ def _show_inputs(content: Card, compared: Comparison) -> None:
 
 
 def inputs_table(compared: Comparison, inputs: dict[tuple[str, str], MethodInputs]) -> pd.DataFrame:
-    """Return texts, passes, learning and repair, a row a method."""
+    """Return a table of texts, passes, learning and repair, one row per method."""
     results: list[MethodResult] = [result for result in compared.results if result.name in inputs]
     studies = {run.name: run.study for run in compared.runs}
     return pd.DataFrame(

@@ -26,7 +26,7 @@ _FORMS_OF_COLUMNS = dict.fromkeys(("drift d", "rank on A", "rank on B", "A resam
 
 
 @frame.declare_page(
-    "Rank drift", "Which neurons shift when the calibration text changes, and is it above the resampling floor?"
+    "Rank drift", "Which neurons shift when the calibration text changes, and is the shift above resampling noise?"
 )
 def show_ranks(run: Run) -> None:
     """Draw the page."""
@@ -34,14 +34,14 @@ def show_ranks(run: Run) -> None:
         _show_distribution(run, card)
     left, right = st.columns(2)
     with left:
-        cards.panel_card(figures.drift_by_layer, run, selection.of_point)
+        cards.panel_card(figures.drift_by_layer, run, selection.select_mark)
     if frame.is_rest_deferred():
         return
     with right, cards.card_of(figures.ranks, run) as card:
         layers = len(run.load(stages.scores, "primary").ffn)
         layer = selection.layer_field(run, "rd_layer", layers, figures.most_drifting_layer(run))
         card.show(
-            figures.ranks(run, layer=layer, selected=selection.current_selection(run)), on_point=selection.of_point
+            figures.ranks(run, layer=layer, selected=selection.current_selection(run)), on_point=selection.select_mark
         )
     with cards.card("rd_top", "The neurons that shift most", run) as card:
         _show_top_neurons(run, card)
@@ -70,7 +70,7 @@ def _show_top_neurons(run: Run, card: cards.Card) -> None:
         table[columns], "rd_top_rows", height=440, forms=_FORMS_OF_COLUMNS,
         heading=partial(name_texts, settings=run.study), alt="neurons with the largest drift",
     )  # fmt: skip
-    st.caption("Ranks run from 0 to 1, the most important. Select a row to select its neuron on every page.")
+    st.caption("Rank 1 is the most important neuron of a layer. Select a row to select its neuron on every page.")
     card.tools(
         lambda: read(derived_cache.MOST_TABLE_ROWS),
         switch=False,
@@ -108,7 +108,7 @@ def show_agreement(run: Run) -> None:
 def _show_agreement(run: Run, card: cards.Card) -> None:
     record = run.agreement()
     default = agreement_analysis.default_choice(record.comparisons, run.study.metric)
-    # below each other: the names of the comparisons need the whole width
+    # the names of the comparisons need the whole width of the card
     chosen = address.multiselect(
         "Comparisons",
         {name: COMPARISONS[name].title for name in record.comparisons},
@@ -118,7 +118,7 @@ def _show_agreement(run: Run, card: cards.Card) -> None:
     )
     names = tuple(name for name in record.comparisons if name in chosen) or tuple(record.comparisons)
     panel = figures.agreement(run, comparisons=names, selected=selection.current_selection(run))
-    card.show(panel, on_point=selection.of_point)
+    card.show(panel, on_point=selection.select_mark)
     if sentence := derived_cache.seed_sentence(record):
         st.caption(sentence)
     _warn_of_counts(run, names)

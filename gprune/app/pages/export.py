@@ -40,7 +40,7 @@ _ROW = (3, 7, 2)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form that a pruned model can be exported to."""
+    """A format that a pruned model can be exported to."""
 
     name: str
     """name in keys of widgets"""
@@ -91,7 +91,7 @@ def _show_model(content: Card, run: Run) -> None:
     st.code(str(folder), language=None, wrap_lines=True)
     own_code = has_code(folder)
     code = "its code" if own_code else "no code of its own (every layer has the same width)"
-    st.caption(f"{amount(_bytes(folder))} on disk, with its tokenizer, {code} and its list of kept units.")
+    st.caption(f"{amount(_count_bytes(folder))} on disk, with its tokenizer, {code} and its list of kept units.")
     _show_snippets(folder, own_code)
     _offer_download(run, folder)
     if stages.recovers(run.study) and run.has(stages.checkpoint, recovery=True):
@@ -116,7 +116,7 @@ def _model_folder(run: Run, key: str) -> Path:
 
 
 def destination(run: Run, form: Form) -> Path:
-    """Return the path of an export, below the cache, by run and content of the checkpoint."""
+    """Return the path of an export in the cache, named after the run and the content of the checkpoint."""
     name = form.file_name(run.key(stages.checkpoint)[:8])
     return Store(Path(run.root)).folder("exports", run.name) / name
 
@@ -135,8 +135,8 @@ def _explain_missing(run: Run, folder: Path | None) -> None:
 
 
 def _offer_download(run: Run, folder: Path) -> None:
-    """Offer the folder as a zip up to MOST_DOWNLOADED, above it the commands that copy it."""
-    size = _bytes(folder)
+    """Offer the folder as a zip or, if it is larger than MOST_DOWNLOADED, the commands that copy it."""
+    size = _count_bytes(folder)
     if size <= MOST_DOWNLOADED:
         words, file = f"Download the model ({amount(size)})", f"{run.name}-model.zip"
         tables.download_button(words, partial(zip_folder, folder), file, "application/zip", "sx_zip")
@@ -173,7 +173,7 @@ def _show_snippets(folder: Path, own_code: bool) -> None:
 
 
 def has_code(folder: Path) -> bool:
-    """Return True if a model's folder needs its own code, also where its configuration cannot be read."""
+    """Return True if a model's folder needs its own code, or if its configuration cannot be read."""
     try:
         return "auto_map" in identity.configuration(folder)
     except ModelError:
@@ -208,7 +208,7 @@ def _show_form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> N
         st.caption(f"{form.about} {_padding_cost(run) if form is PADDED else ''}")
         if out.exists():
             st.code(str(out), language=None, wrap_lines=True)
-            st.caption(f"Exported: {amount(_bytes(out))} on disk. Delete it to export it again.")
+            st.caption(f"Exported: {amount(_count_bytes(out))} on disk. Delete it to export it again.")
             return
         if form is GGUF and find_spec("gguf") is None:
             st.info(
@@ -221,7 +221,7 @@ def _show_form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> N
 
 
 def _padding_cost(run: Run) -> str:
-    """Return in a sentence how much of the saving padding leaves; empty without the dense model."""
+    """Return a sentence on the share of the saving that is left after padding; empty without the dense model."""
     try:
         shape, size = run.shape, run.size
         family = str(identity.configuration(identity.locate(run.study.model)).get("model_type", ""))
@@ -239,7 +239,7 @@ def _padding_cost(run: Run) -> str:
     return f"Padding leaves {percent(padding.kept_saving)} of the saving: {', '.join(sizes)}."
 
 
-def _bytes(path: Path) -> int:
+def _count_bytes(path: Path) -> int:
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     return sum(file.stat().st_size for file in files)
 
@@ -287,7 +287,7 @@ def method_folder(run: Run, method: str) -> Path | None:
 
 
 def method_destination(run: Run, method: str) -> Path:
-    """Return the path of a method's export, below the cache, by run and content of its model."""
+    """Return the path of a method's export in the cache, named after the run and the content of its model."""
     key = stages.checkpoint(run.graph, method).key
     return Store(Path(run.root)).folder("exports", run.name) / f"{method}-{key[:8]}"
 
@@ -325,7 +325,7 @@ def _show_pack(run: Run) -> None:
     with st.popover("Contents of the pack", icon=":material/help:", type="tertiary"):
         st.markdown(
             "The pack contains no model, no text and no result from which a text can be recovered, such as token "
-            f"ids; `--with-contexts` adds those. It discloses: {escape(DISCLOSED)}."
+            f"ids; `--with-contexts` adds such results. The pack discloses: {escape(DISCLOSED)}."
         )
 
 

@@ -32,13 +32,13 @@ MOST_ROWS = 200
 NORMALISED = "ⁿ"
 """marks length-normalised figures"""
 _LETTERS = 90
-"""of a question in the list"""
+"""letters of a question in the list"""
 _ROWS_SEEN = 8
 _KINDS = {EITHER: "All that change", LOST: "Right → wrong", GAINED: "Wrong → right"}
 _RULES = {ACC: "Raw (acc)", ACC_NORM: "Length-normalised (acc_norm)"}
 _RULE_HELP = (
     "max: the higher of raw and length-normalised accuracy of each task, as in the paper's tables. fixed: the "
-    "normalised one if the task has it (appendix, robustness to the evaluation protocol). Both come from one "
+    "normalised accuracy if the task has one (appendix, robustness to the evaluation protocol). Both come from one "
     "measurement; max is more favourable by construction."
 )
 
@@ -54,7 +54,7 @@ def show(run: Run) -> None:
         with card("fq_nothing", "Changed answers", run):
             _explain_missing(run)
         return
-    task, method, rule = _choose(answered)
+    task, method, rule = _choose_comparison(answered)
     with card("fq_counts", "Changed answers, by task and method", run) as content:
         _show_counts(content, answered, task, method, rule)
     if frame.is_rest_deferred():
@@ -99,7 +99,7 @@ def _show_accuracies(content: Card, run: Run, accuracies: Accuracies) -> None:
     content.tools(
         lambda: accuracy_details(accuracies, rule),
         how="One row per task, one column per method. All methods answer the same documents, so use the changed "
-        "answers below to decide whether two differ, not overlapping intervals. A task with another lm-eval "
+        "answers below to decide whether two methods differ, not the intervals. A task with another lm-eval "
         "metric counts in the mean only if the metric is a share.",
     )
     work.warn_left_out_tasks(run)
@@ -118,7 +118,7 @@ def _accuracy_finding(accuracies: Accuracies, rule: str) -> str:
 
 
 def accuracy_table(accuracies: Accuracies, rule: str) -> pd.DataFrame:
-    """Return tasks by methods as text cells; the last row is the mean where there are several tasks."""
+    """Return a table of tasks by methods as text cells; with several tasks, the last row is their mean."""
     methods = [method for method in accuracies if accuracies[method]]
     rows = []
     for task in dict.fromkeys(task for method in methods for task in accuracies[method]):
@@ -129,11 +129,11 @@ def accuracy_table(accuracies: Accuracies, rule: str) -> pd.DataFrame:
         rows.append(row | {label(method): _accuracy_cell(accuracies[method].get(task), rule) for method in methods})
     shares = len({task for method in methods for task, figure in accuracies[method].items() if figure.is_share})
     if shares > 1:
-        rows.append(_mean_row({method: accuracies[method] for method in methods}, shares, rule))
+        rows.append(_build_mean_row({method: accuracies[method] for method in methods}, shares, rule))
     return pd.DataFrame(rows)
 
 
-def _mean_row(accuracies: Accuracies, tasks: int, rule: str) -> dict[str, str]:
+def _build_mean_row(accuracies: Accuracies, tasks: int, rule: str) -> dict[str, str]:
     row = {"task": f"mean of {tasks} tasks", "documents": "", "chance": ""}
     for method, figures_of in accuracies.items():
         mean = accuracy.mean_accuracy(figures_of.values(), rule)
@@ -165,7 +165,7 @@ def _with_margin(value: float, error: float) -> str:
 
 
 def accuracy_details(accuracies: Accuracies, rule: str) -> pd.DataFrame:
-    """Return one row a task and method with both figures in [0, 1]."""
+    """Return a table with one row per task and method, and raw and normalised accuracy in [0, 1]."""
     rows = [
         {
             "task": task_label(task),
@@ -185,7 +185,7 @@ def accuracy_details(accuracies: Accuracies, rule: str) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("task", kind="stable")
 
 
-def _choose(answered: list[TaskAnswers]) -> tuple[TaskAnswers, str, str]:
+def _choose_comparison(answered: list[TaskAnswers]) -> tuple[TaskAnswers, str, str]:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         tasks = {str(index): task.name for index, task in enumerate(answered)}
         task = answered[int(address.selectbox("Task", tasks, "fq_task", "0", width=260))]
@@ -234,7 +234,7 @@ def _show_counts(content: Card, answered: list[TaskAnswers], task: TaskAnswers, 
 
 
 def counts_table(answered: list[TaskAnswers], rule: str) -> pd.DataFrame:
-    """Return the counts of changed answers, a row a task and method."""
+    """Return a table of the counts of changed answers, one row per task and method."""
     rows = []
     for task in answered:
         for method in task.pruned:
@@ -288,14 +288,14 @@ def _show_list(content: Card, task: TaskAnswers, method: str, rule: str) -> int 
         switch=False,
         caption=f"Shift: change of the right option's lead over the best wrong one, {unit}. "
         f"Select a row to open it.{part}",
-        how="An answer changes if exactly one of the two models is right. Below zero, the right option loses against "
-        "the best wrong one; a small value is a near tie.",
+        how="An answer changes if exactly one of the two models is right. Below zero, the lead of the right option "
+        "shrinks; an answer that changes with a small shift was a near tie.",
     )
     return address.read_whole_number(QUESTION, int(visible[0]) + 1, 1, len(base.hit)) - 1
 
 
 def question_table(task: TaskAnswers, method: str, rule: str, numbers: Array) -> pd.DataFrame:
-    """Return one row a question, counted from 1."""
+    """Return a table with one row per question; question numbers count from 1."""
     base, other = (task.choices(name, rule) for name in (DENSE, method))
     right, questions = task.answers(DENSE).right, task.questions
     letters = {"right": right, "dense chose": base.option, f"{label(method)} chose": other.option}
@@ -310,7 +310,7 @@ def question_table(task: TaskAnswers, method: str, rule: str, numbers: Array) ->
 
 
 def _shorten(questions: Questions | None, number: int) -> str:
-    """Return the end of a question, before its options; the first option where it has no words."""
+    """Return the end of a question's text, or its first option if it has no text."""
     if questions is None or number >= len(questions.counts):
         return "–"
     question, options = questions.question_at(number)

@@ -13,7 +13,7 @@ SEARCH = "help_search"
 """key in the address: the searched word"""
 LONGEST = 200
 READ = dict(split_document(Path(__file__).with_name("reading.md").read_text("utf-8")).parts)
-"""of each place: what to look at and, in a second paragraph, what it does not show"""
+"""for each tab: what to look at and, in a second paragraph, what it does not show"""
 KEYS = (
     ("P", "opens the slides from any page"),
     ("Space, ← →, ↑ ↓", "on slides: next and previous; 1 to 7 jump to a slide; Escape opens its page"),
@@ -35,18 +35,18 @@ FEATURES = {
     "inspector": "one neuron: ranks on each text, activating contexts, promoted tokens, ablation",
     "map": "map of the neurons of a layer by UMAP or PCA, with lasso",
     "lens": "text lens: loss token by token, continuations of dense and pruned model",
-    "decisions": "retention by drift bin, budget by layer, what decides",
+    "decisions": "retention by drift bin, budget by layer, effect of each part of GPrune",
     "atlas": "mask atlas of every method, overlap of masks",
-    "rasa": "thresholds dragged with live counts and perplexity, repairs, presets, a new run, retention curve",
+    "rasa": "draggable thresholds with live counts and perplexity, repairs, presets, a new run, retention curve",
     "compare": "methods with paired intervals, Pareto chart, several runs and seeds side by side, LaTeX and CSV",
     "questions": "accuracy on tasks, changed answers",
     "speed": "measured speed and memory of the pruned models",
     "studies": "tables of the paper (own and published), fair study",
-    "launch": "launch, progress, cancel, resume; run table; own texts, models and tasks; measure later",
+    "launch": "launch, progress, cancel, resume; run table; own texts, models and tasks; measurements of existing runs",
     "export": "Hugging Face folder with model card, padded on request, equal widths, GGUF, pack",
     "report": "HTML report of chosen figures, with the command, settings, texts and versions of the run",
 }
-"""what each place offers"""
+"""the features of each tab"""
 COMMANDS = (
     ("gprune run, study", "every method, gate, repair, recovery and the recommended recipe; two bundled demos"),
     ("gprune sweep, run --slurm", "sweeps, on one machine, several GPUs or a Slurm cluster"),
@@ -57,7 +57,7 @@ COMMANDS = (
     ("gprune models, texts, tasks, plugins", "the 29 model families, and the available texts, tasks and plug-ins"),
     ("import gprune", "the Python API; see the notebook examples/quickstart.ipynb"),
 )
-"""what is reached outside of the pages"""
+"""the features of the command line and of the Python API"""
 
 
 def show_reading() -> None:
@@ -73,7 +73,7 @@ def show_reading() -> None:
 
 
 def show_glossary() -> None:
-    """Draw the words of the glossary that a search finds."""
+    """Draw the glossary entries that match the search."""
     frame.page_title("Glossary", "What do the words of the pages mean?")
     hint = "one word (ARI) or several (seed, ARI)"
     typed = address.text_field("Search", SEARCH, LONGEST, placeholder=hint)
@@ -96,7 +96,7 @@ def show_keys() -> None:
 
 
 def show_features() -> None:
-    """Draw the features of each place with the way there, then those of the command line."""
+    """Draw the features of each tab next to a link to it, then those of the command line."""
     frame.page_title("Where everything is", "Which page or command has a feature?")
     for page in PAGES:
         for place, title in page.places.items():

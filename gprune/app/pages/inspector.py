@@ -43,7 +43,7 @@ from gprune.records import Array
 from gprune.system.errors import GpruneError, ModelError
 
 _LIVE, _ABLATED = "ins_every_token", "ins_ablated"
-"""address keys: whether the model may be asked; layer and number of the neuron that is silenced"""
+"""address keys: whether the model may be asked, and the layer and number of the ablated neuron"""
 _WINDOW = 16
 """tokens on either side of an example"""
 _MOST_MEMBERS = 2000
@@ -93,13 +93,13 @@ def _explain_neuron(run: Run, unit: Selection, live: bool) -> None:
 
 
 def _show_controls(run: Run, unit: Selection) -> bool:
-    """Draw the search field, the way to the next units and the switch; return True if the model is asked."""
+    """Draw the search field, the buttons to the next units and a switch; return True if the model may be asked."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="ins_steering"):
         selection.search_field(run, "ins_search", placeholder="L5N688 or module 3 of layer 2", width=320)
         for label, step, icon, key in (("Previous", -1, "chevron_left", "B"), ("Next", 1, "chevron_right", "N")):
             neighbour = _neighbour(run, unit, step)
             components.action_button(
-                label, f"ins_{label.lower()}", icon, selection.select, *_parts(neighbour or Selection()),
+                label, f"ins_{label.lower()}", icon, selection.select, *_unit_parts(neighbour or Selection()),
                 shortcut=key, disabled=neighbour is None, help="Previous or next unit in the layer",
             )  # fmt: skip
         ask = address.toggle(
@@ -111,7 +111,7 @@ def _show_controls(run: Run, unit: Selection) -> bool:
     return asking.can_ask(run, ask)
 
 
-def _parts(unit: Selection) -> tuple[int | None, int | None, int | None]:
+def _unit_parts(unit: Selection) -> tuple[int | None, int | None, int | None]:
     return unit.layer, unit.module, unit.neuron
 
 
@@ -125,7 +125,7 @@ def _neighbour(run: Run, unit: Selection, step: int) -> Selection | None:
         neighbour = Selection(unit.layer, unit.module + step)
     else:
         neighbour = Selection(unit.layer + step)
-    if min(value for value in _parts(neighbour) if value is not None) < 0:
+    if min(value for value in _unit_parts(neighbour) if value is not None) < 0:
         return None
     neighbour, missing = available_part(run, neighbour)
     return None if missing else neighbour
@@ -196,10 +196,10 @@ def _show_neuron_numbers(
         if run.has(stages.drift):
             drift = np.asarray(run.load(stages.drift).magnitude[layer])
             share = inspection.percentile(float(drift[neuron]), drift)
-            note = f"More than {percent(share, 1)} of its layer"
+            note = f"Higher than for {percent(share, 1)} of the neurons in its layer"
             if labels is not None:
                 inside = inspection.percentile(float(drift[neuron]), drift[labels == labels[neuron]])
-                note += f", {percent(inside, 1)} of its module"
+                note += f", {percent(inside, 1)} in its module"
             st.metric("Rank drift", f"{drift[neuron]:.3f}", border=True, width="content")
             st.metric("Drift percentile", f"{100 * share:.1f}", border=True, width="content", help=note + ".")
         if labels is not None:
@@ -209,7 +209,7 @@ def _show_neuron_numbers(
 
 
 def _show_methods(run: Run, layer: int, neuron: int) -> None:
-    """Draw a badge a method: whether it keeps the neuron."""
+    """Draw one badge per method, which says whether the method keeps the neuron."""
     masks = run.masks()
     if not masks:
         return
@@ -228,12 +228,13 @@ def _show_methods(run: Run, layer: int, neuron: int) -> None:
 # --- what the worker answers
 
 
-def _ask(
+def _ask_worker(
     run: Run, requests: Mapping[str, TokenQuestion], key: str, draw: Callable[[dict[str, TokenAnswer], bool], None]
 ) -> None:
-    """Ask the worker by name, and draw its answers; `draw` gets them and whether more will come.
+    """Send named requests to the worker, and draw its answers until they are complete.
 
-    `key` is that of the card. Raises StoreError if the run lacks what is asked about.
+    `draw` receives the answers by name, and True if more will come; `key` is the key of the card. Raises StoreError
+    if the run lacks a result that a request needs.
     """
     source = Source(run.root, run.graph)
     identities = {
@@ -275,7 +276,7 @@ def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -
         values = {letter: item.values for letter, item in counts.items()}
         card.show(figures.activations(run, values, f"Sequences read: {progress}"))
 
-    _ask(run, requests, card.key, draw)
+    _ask_worker(run, requests, card.key, draw)
 
 
 def _show_promoted_tokens(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
@@ -283,7 +284,7 @@ def _show_promoted_tokens(run: Run, card: cards.Card, unit: Selection, live: boo
         st.caption("Switch on “Ask the model” above to see the tokens that the neuron promotes and suppresses.")
         return
     request = Neuron(unit.layer or 0, unit.neuron or 0)
-    _ask(run, {"direction": request}, card.key, partial(_draw_promoted_tokens, card))
+    _ask_worker(run, {"direction": request}, card.key, partial(_draw_promoted_tokens, card))
 
 
 def _draw_promoted_tokens(card: cards.Card, answers: dict[str, TokenAnswer], refining: bool) -> None:
@@ -400,7 +401,7 @@ def _loss_title(table: pd.DataFrame) -> str:
 
 
 def _show_examples(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
-    """Draw the card; `live` has the worker colour every token.
+    """Draw the card; if `live`, the worker colours every token.
 
     Raises ModelError without a tokenizer, StoreError if a result is damaged.
     """
@@ -460,11 +461,11 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
         letter: Neuron(layer, neuron, roles[letter], tuple(map(_token_range, items)))
         for letter, items in positions.items()
     }
-    _ask(run, requests, card.key, draw)
+    _ask_worker(run, requests, card.key, draw)
 
 
 def _token_range(position: Activation) -> tuple[int, int, int]:
-    """Sequence, first and last token of a passage."""
+    """Return the sequence of a passage, and its first and last token."""
     first = position.position - position.at
     return position.sequence, first, first + len(position.ids) - 1
 
@@ -493,7 +494,7 @@ def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> Context
 def color_passages(
     passages: Sequence[ContextPassage], positions: Sequence[Activation], answer: PassageActivations, peak: float
 ) -> list[ContextPassage]:
-    """Return passages with all their tokens; `peak` is the activation that has the full colour."""
+    """Return passages with all their tokens coloured; `peak` is the activation that has the full colour."""
     return [
         replace(passage, tokens=tuple(color_tokens(*tokens, position.at, peak)))
         for passage, position, tokens in zip(passages, positions, answer.passages, strict=True)
@@ -501,7 +502,7 @@ def color_passages(
 
 
 def color_tokens(pieces: Sequence[Piece], values: Array, at: int, peak: float) -> list[Token]:
-    """Return tokens with their text; those of one character are one, as strong as the strongest of them."""
+    """Return coloured tokens; tokens that share one character are joined and have their strongest activation."""
     tokens, start = list[Token](), 0
     while start < len(pieces):
         end = start + max(pieces[start].of, 1)
@@ -513,11 +514,11 @@ def color_tokens(pieces: Sequence[Piece], values: Array, at: int, peak: float) -
 
 
 def _offer_examples(run: Run, texts: str, key: str) -> None:
-    """Say why positions are missing, and offer the job that computes them."""
+    """Show why positions are missing, and offer the job that computes them."""
     if not run.study.calibration.positions:
         st.info(
-            "This study records no positions (calibration.positions is 0). Start one that does on the Runs & export "
-            "page.",
+            "This study records no positions (calibration.positions is 0). Start a study that records some on the "
+            "Runs & export page.",
             icon=":material/info:",
         )
         return
@@ -525,7 +526,7 @@ def _offer_examples(run: Run, texts: str, key: str) -> None:
         st.info(f"The top-activating examples on {texts} are not computed yet.", icon=":material/hourglass_top:")
         return
     if run.packed and (reason := run_status.missing_inputs(run)):
-        pack = "The pack of this run contains no top-activating examples. Ask for one made with --with-contexts."
+        pack = "The pack of this run contains no top-activating examples. Ask for a pack made with --with-contexts."
         st.info(f"{pack} {escape_error(reason)}", icon=":material/inventory_2:")
         return
     st.info(

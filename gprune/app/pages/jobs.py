@@ -29,7 +29,7 @@ from gprune.system.errors import GpruneError, StoreError
 from gprune.system.units import amount, duration, seconds_since_1970
 
 WANTED = "jobs_wanted"
-"""session key: the job that the next drawing shows"""
+"""session key: the job to show when the page is drawn next"""
 JOB, TAB, CHOSEN = "jobs_job", "jobs_tab", "runs_chosen"
 _FIRST, _SHOWN, _MESSAGE = "jobs_first_tab", "jobs_shown_job", "runs_told"
 MOST_ROWS = 200
@@ -52,7 +52,7 @@ def show() -> None:
     first = _first_tab(bool(situation.active))
     tabs = address.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, first)
     with tabs["start"]:
-        # drawn behind a closed tab too: its fields keep what was typed
+        # drawn even behind a closed tab, so that its fields keep their text
         launch.draw_form(situation.root, bool(tabs["start"].open))
         if not frame.is_rest_deferred():
             launch.draw_evaluation(situation.root)
@@ -60,13 +60,13 @@ def show() -> None:
         with tabs["jobs"]:
             _draw_jobs(situation)
     if tabs["runs"].open:
-        # what runs take is counted over the whole cache
+        # computing the sizes of runs reads the whole cache
         with tabs["runs"]:
             _draw_runs(situation)
 
 
 def _first_tab(active: bool) -> str:
-    # it is not put into the address: one that a page has changed by itself takes a Back of its own
+    # the default tab is not written to the address: a change by the page itself would need an extra Back
     if f"{TAB}_tabs" not in st.session_state:
         st.session_state[_FIRST] = "jobs" if active else "start"
     return str(st.session_state[_FIRST])
@@ -92,7 +92,7 @@ def _choose_job(jobs: list[Job]) -> Job:
     if wanted_id in by_id:
         address.set_value(JOB, wanted_id)
     names = {key: f"{job.label} · {key}" for key, job in by_id.items()}
-    # what is shown stays when another job is started, and is in the address once it was chosen
+    # the shown job stays when another one starts; only a chosen job is in the address
     shown_id = st.session_state.get(_SHOWN)
     chosen = address.selectbox("Job", names, JOB, shown_id if shown_id in by_id else jobs[0].id)
     st.session_state[_SHOWN] = chosen
@@ -100,7 +100,7 @@ def _choose_job(jobs: list[Job]) -> Job:
 
 
 def _draw_controls(root: str, job: Job) -> None:
-    """Draw cancel with a second click, resume, and the way to the run."""
+    """Draw the buttons that cancel a job (after a second click), resume it, and show its run."""
     folder, study = Path(root), run_status.study_of_job(root, job.id)
     with st.container(horizontal=True):
         if job.active and job.state != "cancelling":
@@ -128,7 +128,7 @@ def _resume(root: str, job_id: str) -> None:
 
 
 def _draw_job(root: str, job_id: str) -> None:
-    """Draw the table of jobs and the details of one; a fragment that is drawn again while a job is active."""
+    """Draw the table of jobs and the details of one job; this fragment is redrawn while a job is active."""
     situation = live.shared_situation(root)
     job = next((job for job in situation.jobs if job.id == job_id), None)
     components.show_error("jobs")
@@ -161,7 +161,7 @@ def _draw_times(table: pd.DataFrame, active: bool) -> None:
         st.info("No stage has started yet." if active else "The job ended before its first stage.")
         return
     wide = st.column_config.Column(width="medium")
-    # no taller than its rows: an empty grid looks like stages that are missing
+    # no taller than its rows: empty rows would look like missing stages
     height = min(_TIMES_PIXELS, tables.height(len(table)))
     tables.show(table, height=height, column_config={"stage": wide}, alt="seconds of each stage")
 
@@ -182,21 +182,21 @@ def _timeline(root: str, job: Job) -> pd.DataFrame:
 def table_of_jobs(rows: list[dict[str, Any]]) -> tuple[pd.DataFrame, dict[str, Any], dict[str, Any]]:
     """Return the table of at least one job, its columns, and the height of its rows.
 
-    Columns that say nothing of any job leave their width to the jobs' names. A name that is longer still takes
-    several lines.
+    Columns that are empty for all jobs are dropped, and the column of names gets their width. If a name is still too
+    long, the rows are high enough to wrap it.
     """
     table = pd.DataFrame(rows)
     table["progress"] *= 100.0
     idle = [name for name in ("stage", "time left") if not table[name].any()]
     wide = _NAME_PIXELS + sum(_JOB_PIXELS[name] for name in idle)
-    columns = _columns({"job": wide} | _JOB_PIXELS)
+    columns = _set_widths({"job": wide} | _JOB_PIXELS)
     columns["progress"] = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=90)
     longest = int(table["job"].str.len().max())
     look = {"row_height": _TWO_LINES} if longest * _LETTER_PIXELS > wide else {}
     return table.drop(columns=idle), columns, look
 
 
-def _columns(pixels: Mapping[str, int]) -> dict[str, Any]:
+def _set_widths(pixels: Mapping[str, int]) -> dict[str, Any]:
     return {name: st.column_config.Column(width=width) for name, width in pixels.items()}
 
 
@@ -217,11 +217,11 @@ def _job_row(situation: work.Situation, job: Job) -> dict[str, Any]:
         "progress": share,
         "elapsed": duration(progress.elapsed),
         "time left": duration(left) if job.active and (left or 0) >= 1 else "",
-        "submitted": _minute(job.created),
+        "submitted": _format_time(job.created),
     }
 
 
-def _minute(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):
@@ -229,7 +229,7 @@ def _minute(seconds: float) -> str:
 
 
 def _draw_learning(run: Run) -> None:
-    """Draw how sparsity learning and recovery went, once the run has come that far."""
+    """Draw the losses of sparsity learning and recovery if the run has these stages."""
     if run.has(stages.learning):
         with card_of(panels.learning, run) as content:
             if not len(run.load(stages.learning).steps):
@@ -242,7 +242,7 @@ def _draw_learning(run: Run) -> None:
 
 
 def _draw_runs(situation: work.Situation) -> None:
-    """Draw the table of the runs, and what can be done with the chosen one."""
+    """Draw the table of the runs, and the details and actions of the chosen run."""
     is_error, message = st.session_state.pop(_MESSAGE, (False, ""))
     if message:
         (st.error if is_error else st.success)(message, icon=":material/error:" if is_error else None)
@@ -283,7 +283,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
 
     event = tables.show(
         table,
-        column_config=_columns(_RUN_PIXELS),
+        column_config=_set_widths(_RUN_PIXELS),
         key="runs_rows",
         on_select=choose,
         selection_mode="multi-row",
@@ -292,7 +292,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
     chosen = [listed[row] for row in event["selection"]["rows"] if row < len(runs)]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            f"{format_count(len(listed), 'run')}. Size: all results used. Unique: freed on deletion.", width="stretch"
+            f"{format_count(len(listed), 'run')}. Size: all results. Unique: freed by deletion.", width="stretch"
         )
         if len(chosen) > 1 and components.button("Compare selected", key="runs_compare", icon=":material/leaderboard:"):
             address.compare_runs(chosen)
@@ -301,9 +301,9 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
 def table_of_runs(
     runs: list[Run], unreadable: list[Unreadable], names: Mapping[str, str], usage: Mapping[str, RunUsage]
 ) -> pd.DataFrame:
-    """Return a row for each run, those that cannot be read last."""
-    rows = [_run_row(run, names[run.name]) | _sizes(usage.get(run.name)) for run in runs]
-    rows += [{"run": run.name, "state": "cannot be read"} | _sizes(usage.get(run.name)) for run in unreadable]
+    """Return a table with one row per run; runs that cannot be read come last."""
+    rows = [_run_row(run, names[run.name]) | _format_sizes(usage.get(run.name)) for run in runs]
+    rows += [{"run": run.name, "state": "cannot be read"} | _format_sizes(usage.get(run.name)) for run in unreadable]
     table = pd.DataFrame(rows, columns=[*_RUN_PIXELS, "size", "unique", "list"]).fillna("")
     return table if table["list"].any() else table.drop(columns="list")
 
@@ -313,7 +313,7 @@ def _run_row(run: Run, name: str) -> dict[str, str]:
     return {
         "run": name,
         "state": run.state or "unknown",
-        "started": _minute(seconds_since_1970(run.record.get("started"))),
+        "started": _format_time(seconds_since_1970(run.record.get("started"))),
         "model": short(study.model),
         "texts": f"{short_text(study, study.primary)} | {short_text(study, study.auxiliary)}",
         "keep": f"{100 * study.retention:.3g}%",
@@ -329,20 +329,20 @@ def _best_perplexity(run: Run) -> str:
     texts = sorted(study.evaluation.texts, key=lambda text: text in (study.primary, study.auxiliary))
     pruned = [name for name in study.methods if METHODS[name].decision != "none"]
     for text in texts[:1]:
-        values = {name: value for name in pruned if (value := _perplexity(run, name, text))}
+        values = {name: value for name in pruned if (value := _load_perplexity(run, name, text))}
         if values:
             best = min(values, key=values.__getitem__)
             return f"{values[best]:.4g} {label(best)}, {short_text(study, text)}"
     return ""
 
 
-def _perplexity(run: Run, method: str, text: str) -> float | None:
+def _load_perplexity(run: Run, method: str, text: str) -> float | None:
     if not run.has(stages.perplexity, method, text):
         return None
     try:
         return _read_perplexity(run.root, run.key(stages.perplexity, method, text))
     except StoreError:
-        # the pages of the run say what is wrong with it
+        # the pages of the run show the error
         return None
 
 
@@ -351,7 +351,7 @@ def _read_perplexity(root: str, key: str) -> float:
     return float(record(root, "perplexity", key, Perplexity.__name__).perplexity)
 
 
-def _sizes(usage: RunUsage | None) -> dict[str, str]:
+def _format_sizes(usage: RunUsage | None) -> dict[str, str]:
     return {"size": amount(usage.total) if usage else "–", "unique": amount(usage.unshared) if usage else "–"}
 
 
@@ -361,13 +361,13 @@ def _draw_name(run: Run) -> None:
     with st.form(f"runs_form_{run.name}", border=False):
         name = st.text_input(
             "Name", run.about.name, max_chars=LONGEST_RUN_NAME, key=f"runs_name_{run.name}",
-            placeholder=run.study.name or "no name", help="Its name in lists. It does not change results.",
+            placeholder=run.study.name or "no name", help="The name of the run in lists. It does not change results.",
         )  # fmt: skip
         if st.form_submit_button("Save", icon=":material/save:"):
-            _save(run, name=" ".join(name.split()))
+            _save_notes(run, name=" ".join(name.split()))
 
 
-def _save(run: Run, **changes: Any) -> None:
+def _save_notes(run: Run, **changes: Any) -> None:
     try:
         save_notes(Store(Path(run.root)), run.name, replace(run.about, **changes))
     except GpruneError as error:
@@ -389,7 +389,7 @@ def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: 
                 address.to_launch(run.study, f"The settings of “{title}” are")
             words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
             if components.button(words, f"runs_hide_{name}", help="Its results and pages do not change."):
-                _save(run, hidden=not run.about.hidden)
+                _save_notes(run, hidden=not run.about.hidden)
         if components.button("Delete …", f"runs_delete_{name}", icon=":material/delete:"):
             _confirm_deletion(situation.root, name, title, usage)
     st.caption(f"Folder of its record: {escape(Path(situation.root) / 'runs' / name)}")
@@ -410,15 +410,15 @@ def _confirm_deletion(root: str, name: str, title: str, usage: RunUsage | None) 
         st.markdown("Results that no other run needs are deleted too. This cannot be undone.")
     with st.container(horizontal=True):
         if components.action_button(
-            "Delete it", "runs_delete_yes", "delete", _delete, root, name, title, type="primary"
+            "Delete it", "runs_delete_yes", "delete", _delete_run, root, name, title, type="primary"
         ):
             st.rerun()
         if components.button("Keep it", "runs_delete_no"):
             st.rerun()
 
 
-def _delete(root: str, name: str, title: str) -> None:
-    """Remove a run; where it is the one shown, the pages go on with another."""
+def _delete_run(root: str, name: str, title: str) -> None:
+    """Delete a run; if it is the run that the pages show, switch to another."""
     try:
         freed = cache.remove_run(Store(Path(root)), name)
     except GpruneError as error:

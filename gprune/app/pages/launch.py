@@ -72,21 +72,21 @@ LABELS = {
     "evaluation.tasks": "Tasks",
     "metric": "Metric",
     "seed": "Seed",
-    "further": "Additional seeds (optional)",
+    "additional": "Additional seeds (optional)",
     "device": "Device",
     "dtype": "Number type",
     "trust_remote_code": "Trust the model's code",
 }
 KEYS = {name: f"launch_{name.rpartition('.')[2]}" for name in LABELS} | {
     "evaluation.texts": "launch_evaluate",
-    "further": "launch_seeds",
+    "additional": "launch_seeds",
     "trust_remote_code": "launch_trust",
 }
 """keys of the widgets of these fields"""
 MORE = "launch_more_drawn"
-"""session key: the advanced settings are drawn, because they were opened or filled in"""
+"""session key: True if the advanced settings are drawn because they were opened or filled in"""
 _PROPOSED, _ORIGIN = "launch_proposed", "launch_origin"
-_REPAIRS = {"own": "as each method does", "none": "none"} | {word: repair.label for word, repair in WORDS.items()}
+_REPAIRS = {"own": "own repair of each method", "none": "none"} | {word: repair.label for word, repair in WORDS.items()}
 _OPTION_WORDS: dict[str, dict[str, str]] = {
     "evaluation.speed": SPEEDS,
     "repair.kind": _REPAIRS,
@@ -113,21 +113,21 @@ _GIB = 2**30
 
 
 def draw_form(root: str, is_open: bool) -> None:
-    """Draw the form; where its tab `is_open`, the bar at the bottom holds memory, time and the button."""
+    """Draw the form and, if its tab `is_open`, the bottom bar with memory, time and the start button."""
     with card("launch_form", "Start a run"):
-        # at the top, where it is seen whichever field it is about
+        # errors of all fields are shown at the top, where they are visible
         complaint = st.container()
         values = _ask_model() | _ask_calibration()
         values |= _ask_measurements(root)
         advanced = st.expander("Advanced", icon=":material/tune:", key="launch_more", on_change="rerun")
         is_expanded = bool(advanced.open or st.session_state.get(MORE))
-        # what was set there stays when it is closed again
+        # the settings stay when the expander is closed again
         st.session_state[MORE] = is_expanded
         with advanced:
-            settings, further, key = _ask_advanced(values, is_expanded)
+            settings, additional, key = _ask_advanced(values, is_expanded)
         _describe_tasks(settings["evaluation"]["tasks"], settings["evaluation"]["task_folder"])
-        studies = _check(settings, further, complaint, key)
-        refused = not studies or _refuse(studies[0], complaint)
+        studies = _build_studies(settings, additional, complaint, key)
+        refused = not studies or _show_problem(studies[0], complaint)
     if is_open:
         with st.bottom:
             _draw_bar(root, studies, refused)
@@ -181,13 +181,13 @@ def _ask_model() -> dict[str, Any]:
         for key, build in DEMOS.items():
             study = build()
             about = f"A: {study.primary}; B: {study.auxiliary}. As a command: run {key}"
-            # on a phone, the names stand in one row
+            # short names fit into one row on a phone
             name = study.name.removeprefix("Bundled demo, ").capitalize()
             components.action_button(name, f"launch_fill_{key}", "", fill, study, type="tertiary", help=about)
     left, right = st.columns([2, 1])
     with left:
         hint = "demo, a folder or a hub name"
-        model = (_ask(st.selectbox, "model", _models(), accept_new_options=True, placeholder=hint) or "").strip()
+        model = (_ask(st.selectbox, "model", _list_models(), accept_new_options=True, placeholder=hint) or "").strip()
     with right:
         name = _ask(st.text_input, "name").strip()
     shape = _shape_of(model)
@@ -199,7 +199,7 @@ def _ask_model() -> dict[str, Any]:
     return {"model": model, "name": name}
 
 
-def _models() -> list[str]:
+def _list_models() -> list[str]:
     return list(dict.fromkeys(["demo", *(run.study.model for run in frame.situation().runs)]))
 
 
@@ -244,7 +244,7 @@ def propose_texts(primary: str, auxiliary: str) -> tuple[str, str, str]:
 
 
 def _follow_texts(primary: str, auxiliary: str) -> None:
-    """Let the third text and the evaluation texts follow A and B; what was chosen by hand stays."""
+    """Update the proposed third and evaluation texts when A or B changes; texts chosen by hand stay."""
     state, new = st.session_state, propose_texts(primary, auxiliary)
     old = state.get(_PROPOSED, ("", "", ""))
     state[_PROPOSED] = new
@@ -287,7 +287,7 @@ def _ask_measurements(root: str) -> dict[str, Any]:
 
 
 def _ask_evaluation(root: str, key: str, texts_key: str, settings: EvaluationSettings | None) -> dict[str, Any]:
-    """Draw the fields for evaluation texts and tasks, which begin with those of `settings` where there are some."""
+    """Draw the fields for evaluation texts and tasks; `settings` has their first values, if any."""
     state = st.session_state
     if settings is not None:
         state.setdefault(texts_key, list(settings.texts))
@@ -301,7 +301,7 @@ def _ask_evaluation(root: str, key: str, texts_key: str, settings: EvaluationSet
             accept_new_options=True,
             placeholder="choose, or type a path",
             select_all=False,
-            help="Proposed: held-out parts of A and B, and a text of another corpus. They follow A and B.",
+            help="Proposed: held-out parts of A and B, and a text of another corpus. They change with A and B.",
         )
     with right:
         slot = st.container()
@@ -347,7 +347,7 @@ def _select_once(key: str, path: str) -> None:
 
 
 def draw_uploader(root: str, key: str) -> str:
-    """Draw the field for a file of questions; return its path in the cache, empty if it cannot be used."""
+    """Draw the field for a file of questions; return the path of its copy in the cache, empty without a valid file."""
     uploaded = st.file_uploader(
         f"Custom questions ({SUFFIX}, UTF-8)", [SUFFIX[1:]], key=f"{key}_questions", max_upload_size=MOST_MEGABYTES
     )
@@ -371,7 +371,7 @@ def draw_uploader(root: str, key: str) -> str:
 def uploaded_path(root: str, folder: str, name: str, suffix: str, raw: bytes) -> Path:
     """Return the path in the cache for an uploaded file.
 
-    Of `name` only letters and digits survive; `suffix` has its dot; a hash of `raw` becomes part of the name.
+    The file name has the letters and digits of `name`, a hash of `raw`, and `suffix`, which includes its dot.
     """
     stem = name.lower().removesuffix(suffix)
     safe = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:40].strip("-") or folder
@@ -406,10 +406,10 @@ def _count_questions(digest: str, name: str, _raw: bytes) -> int:
 
 
 def check_questions(name: str, raw: bytes) -> int:
-    """Check every row of a file of questions as the evaluation does; return their number, at least 1.
+    """Check every row of a file of questions by the rules of the evaluation; return their number, at least 1.
 
     Raises:
-        CorpusError: the file is too large or not UTF-8, or a row is not a question; names line and column.
+        CorpusError: the file is too large or not UTF-8, or a row is not a question; it names line and column.
     """
     if len(raw) > MOST_MEGABYTES * 2**20:
         raise CorpusError(f"{name!r} has {len(raw) / 2**20:.1f} MB, more than {MOST_MEGABYTES} MB: shorten it")
@@ -418,13 +418,13 @@ def check_questions(name: str, raw: bytes) -> int:
 
 
 def _ask_advanced(values: dict[str, Any], is_expanded: bool) -> tuple[dict[str, Any], str, str]:
-    """Draw the advanced settings; return all settings, the additional seeds and the key of the form.
+    """Draw the advanced settings.
 
-    Returns the study's fields as plain values, the further seeds as typed, and the prefix of the sections' keys.
+    Returns the study's fields as plain values, the additional seeds as typed, and the prefix of the sections' keys.
     """
     start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (Study("model", "A", "B"), "launch")
     top: dict[str, Any] = {"metric": start.metric, "seed": start.seed}
-    further, sections = "", {}
+    additional, sections = "", {}
     if is_expanded:
         with st.grid(4, min_column_width=180):
             top = {
@@ -435,7 +435,7 @@ def _ask_advanced(values: dict[str, Any], is_expanded: bool) -> tuple[dict[str, 
                 "Whole numbers, for example 1 2. Each seed is a separate job that reuses seed-independent results. "
                 "Compare shows them as one row with their spread."
             )
-            further = _ask(st.text_input, "further", placeholder="1 2", help=seeds_help, max_chars=200).strip()
+            additional = _ask(st.text_input, "additional", placeholder="1 2", help=seeds_help, max_chars=200).strip()
             top |= _ask_machine()
         if not trusts_code():
             st.caption(
@@ -453,7 +453,7 @@ def _ask_advanced(values: dict[str, Any], is_expanded: bool) -> tuple[dict[str, 
             settings[section] = fields | sections.get(section, {})
     settings["calibration"] |= {"samples": values["samples"]}
     settings["evaluation"] |= {"texts": values["texts"], "tasks": values["tasks"]}
-    return settings, further, key
+    return settings, additional, key
 
 
 def _ask_machine() -> dict[str, Any]:
@@ -579,7 +579,7 @@ def _describe_tasks(tasks: tuple[str, ...], folder: str) -> None:
             "downloaded, the run does not start."
         )
     if unchecked:
-        st.caption(f"The run looks these up in lm-eval: {escape(', '.join(unchecked))}.")
+        st.caption(f"The run looks up these tasks in lm-eval: {escape(', '.join(unchecked))}.")
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -588,10 +588,10 @@ def _count_rows(source: TaskSource, _modified: int) -> int:
     return len(read_documents(source))
 
 
-def _check(settings: dict[str, Any], further: str, complaint: Any, key: str) -> list[Study]:
-    """Return the form's study for each seed; if a field is not valid, show and mark every error and return none."""
+def _build_studies(settings: dict[str, Any], additional: str, complaint: Any, key: str) -> list[Study]:
+    """Return the form's study for each seed; if a field is invalid, mark all errors and return an empty list."""
     try:
-        return list_seeds(from_dict(settings), further)
+        return list_seeds(from_dict(settings), additional)
     except GpruneError as error:
         complaints = {field_of(words): use_form_labels(words) for words in error.faults or (str(error),)}
     lines = [escape_error(words) for words in complaints.values()]
@@ -605,10 +605,10 @@ def list_seeds(study: Study, typed: str) -> list[Study]:
     """Return a study for its own seed and each additional one. Raises SettingsError if `typed` is no list of seeds."""
     parts = re.findall(r"[^\s,]+", typed)
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
-        raise SettingsError(f"further seeds must be whole numbers of 0 or more (got {typed!r}), for example 1 2")
+        raise SettingsError(f"additional seeds must be whole numbers of 0 or more (got {typed!r}), for example 1 2")
     seeds = dict.fromkeys((study.seed, *map(int, parts)))
     if len(seeds) > _MOST_SEEDS:
-        raise SettingsError(f"further seeds give {len(seeds)} seeds in total, more than {_MOST_SEEDS}: choose fewer")
+        raise SettingsError(f"additional seeds give {len(seeds)} seeds in total, more than {_MOST_SEEDS}: choose fewer")
     return [replace(study, seed=seed) for seed in seeds]
 
 
@@ -625,7 +625,7 @@ def field_label(field: str) -> str:
 def use_form_labels(complaint: str) -> str:
     """Replace the name of a field at the beginning of an error message by its label in the form."""
     field = field_of(complaint)
-    if field == "further" or field not in documentation():
+    if field == "additional" or field not in documentation():
         return complaint
     words = f"{field_label(field)}{complaint.removeprefix(field)}".replace("or null for all", "or empty for all")
     return words.replace("and auxiliary are", f"and {LABELS['auxiliary']} are")
@@ -651,7 +651,7 @@ def css_string(text: str) -> str:
 def input_problem(study: Study) -> str:
     """Return the reason why the model, a text or a task cannot be used; empty if none is found.
 
-    Nothing is downloaded. Of a name on the hub, only the form is checked.
+    Nothing is downloaded. Only the syntax of a name on the hub is checked.
     """
     try:
         require_usable(study)
@@ -664,7 +664,7 @@ def input_problem(study: Study) -> str:
     return ""
 
 
-def _refuse(study: Study, complaint: Any = None) -> bool:
+def _show_problem(study: Study, complaint: Any = None) -> bool:
     """Return True if a study cannot be started, after showing the reason and marking the field that causes it."""
     problem = input_problem(study)
     if not problem:
@@ -699,14 +699,14 @@ def _draw_bar(root: str, studies: list[Study], refused: bool) -> None:
             icon=":material/play_arrow:",
             disabled=refused or arguments is None,
         ):
-            _start(root, studies, arguments or ())
+            _submit(root, studies, arguments or ())
 
 
 def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple[str, ...] | None:
-    """Draw memory and time of whole runs of a study and its further seeds, as if they had no results.
+    """Draw the estimated memory and time of runs of a study and its additional seeds without cached results.
 
-    Returns the arguments of the job beside the study; None if it cannot fit and is not wanted nevertheless.
-    `records` of the cache's runs, the latest first, have the time.
+    Returns the extra command-line arguments of the job, or None if it does not fit and the user has not chosen to
+    start it anyway. `records` are the records of earlier runs, newest first, which give the time.
     """
     forecast = estimate_study(studies[0], records)
     if forecast is None:
@@ -724,7 +724,7 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
         words.append(f":red[:material/error: {escape_error(refusal)}]")
     st.caption("  \n".join(words), width="stretch")
     with st.popover("Details", icon=":material/memory:", type="tertiary", key="launch_details"):
-        tables.show(_tabulate(forecast), alt="memory and time of each stage")
+        tables.show(_tabulate_stages(forecast), alt="memory and time of each stage")
         st.caption(
             f"Without cached results: {escape_error(forecast.summary)}. Memory is estimated within a factor of 1.3, "
             "time from earlier runs of the model. If memory runs out, batches are halved; results do not change."
@@ -734,7 +734,7 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
     return ()
 
 
-def _tabulate(forecast: Forecast) -> pd.DataFrame:
+def _tabulate_stages(forecast: Forecast) -> pd.DataFrame:
     device = "GPU GiB" if forecast.case.gpu else "memory GiB"
     rows = []
     for stage in forecast.stages:
@@ -747,8 +747,8 @@ def _tabulate(forecast: Forecast) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _start(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> None:
-    """Submit a study of each seed."""
+def _submit(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> None:
+    """Submit the study of each seed as a job."""
     origin = st.session_state.get(_ORIGIN, "")
     jobs = [job for job in (work.start(root, study, arguments, origin) for study in studies) if job is not None]
     if jobs:
@@ -757,7 +757,7 @@ def _start(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> 
 
 
 def draw_evaluation(root: str) -> None:
-    """Draw the form that measures the chosen run on other texts, on tasks and in speed, with the masks it has."""
+    """Draw the form that measures the chosen run, with its masks, on other texts, on tasks and for speed."""
     run = frame.current_run()
     if run is None:
         return
@@ -779,8 +779,8 @@ def draw_evaluation(root: str) -> None:
             st.caption("This run is already measured with these settings.")
             return
         st.code(command(study), language="bash", wrap_lines=True)
-        refused = _refuse(study)
+        refused = _show_problem(study)
         if components.button(
             "Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused
         ):
-            _start(root, [study])
+            _submit(root, [study])

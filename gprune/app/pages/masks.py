@@ -43,11 +43,11 @@ def _show_layers(run: Run, card: cards.Card) -> None:
         card.show(figures.scales(run))
         return
     selected = selection.current_selection(run)
-    card.show(figures.layers_kept(run, unit=unit, selected=selected), on_point=selection.of_point)
+    card.show(figures.layers_kept(run, unit=unit, selected=selected), on_point=selection.select_mark)
 
 
 def _choose_baseline(run: Run) -> tuple[str, int]:
-    # before the masks are there the usual baselines can be chosen already
+    # before the masks exist, the usual baselines can already be chosen
     names = figures.base_methods(run) or ["flap", "wanda_sp"]
     labels = {name: label(name) for name in names}
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -56,7 +56,7 @@ def _choose_baseline(run: Run) -> tuple[str, int]:
     if base != own_method(run.study.metric):
         st.caption(
             f"GPrune uses {escape(label(run.study.metric))} in this run, so the comparison with {METHOD_LABELS[base]} "
-            "also reflects another metric, not only the restructured ranking."
+            "also reflects the difference of the metrics, not only the restructured ranking."
         )
     return base, bins
 
@@ -85,7 +85,7 @@ def show_atlas(run: Run) -> None:
     if frame.is_rest_deferred():
         return
     masks = {name: options[name] for name in ("method", "base") if name in options}
-    cards.panel_card(figures.atlas_groups, run, selection.of_point, **masks)
+    cards.panel_card(figures.atlas_groups, run, selection.select_mark, **masks)
 
 
 def _choose_masks(run: Run) -> dict[str, str]:
@@ -109,11 +109,11 @@ def _choose_masks(run: Run) -> dict[str, str]:
 def _compare_methods(run: Run, card: cards.Card, options: dict[str, str]) -> None:
     method, base = figures.choose_masks(run, options.get("method", ""), options.get("base", ""))
     if method == base:
-        st.info("Needs the masks of two methods; this run has one.", icon=":material/hourglass_empty:")
+        st.info("This card compares the masks of two methods; this run has one.", icon=":material/hourglass_empty:")
         return
     if warning := budget_warning(run, method, base):
         st.warning(warning, icon=":material/warning:")
-    card.show(figures.atlas(run, **options, selected=selection.current_selection(run)), on_point=selection.of_point)
+    card.show(figures.atlas(run, **options, selected=selection.current_selection(run)), on_point=selection.select_mark)
 
 
 def _compare_texts(run: Run, card: cards.Card, options: dict[str, str]) -> None:
@@ -126,4 +126,4 @@ def _compare_texts(run: Run, card: cards.Card, options: dict[str, str]) -> None:
             icon=":material/info:",
         )
         return
-    card.show(panel, on_point=selection.of_point)
+    card.show(panel, on_point=selection.select_mark)

@@ -34,7 +34,7 @@ _FORMATS |= dict.fromkeys(("score on A", "score on B"), "%.4g")
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Neurons of a layer that a lasso or a box holds."""
+    """Neurons of a layer inside a lasso or a box."""
 
     run: str
     layer: int
@@ -128,7 +128,7 @@ def neuron_of(point: dict[str, Any]) -> int | None:
 
 
 def select_point(run: Run, layer: int, point: dict[str, Any]) -> None:
-    """Select the neuron of a mark; for callbacks."""
+    """Select the neuron that a clicked mark stands for; called from callbacks."""
     neuron = neuron_of(point)
     if neuron is not None:
         labels = module_labels(run, layer)
@@ -141,7 +141,7 @@ def _store_region(run: Run, layer: int, points: list[dict[str, Any]]) -> None:
 
 
 def _show_region(run: Run, card: cards.Card) -> None:
-    """Draw the neurons of the region, else of the selected module, which needs no mouse."""
+    """Draw the neurons of the region or, without one, of the selected module, which needs no mouse."""
     selected = selection.current_selection(run)
     layer = selected.layer if selected.layer is not None else run.load(stages.shape).layers // 2
     neurons, reason = _region_neurons(run, layer)
@@ -172,7 +172,7 @@ def _show_region(run: Run, card: cards.Card) -> None:
 
 
 def _region_neurons(run: Run, layer: int) -> tuple[Array | None, str]:
-    """Return the neurons to list and a phrase that names the selection; None if there are none."""
+    """Return the neurons to list, or None without region and module, and a phrase that names the selection."""
     region, module, labels = (
         st.session_state.get(_REGION),
         selection.current_selection(run).module,

@@ -21,19 +21,19 @@ _ICONS = {
     "unknown": ":grey[:material/help:]",
 }
 _FIGURE_PIXELS = 245
-"""width of a figure below which the three stand below each other; `look.css` has it as well"""
+"""width of a figure below which the three figures are stacked; `look.css` repeats the value"""
 
 
 @frame.declare_page("Overview", f"{TOOL}: {PURPOSE}. What did this run find, and can it be trusted?")
 def show(run: Run) -> None:
     """Draw the page."""
     _show_headline(run)
-    # in the order of the argument: ranks shift, more than noise shifts them, and that is what it costs
+    # in the order of the argument: ranks shift, the shift exceeds noise, and pruning has this cost
     with st.grid(3, min_column_width=_FIGURE_PIXELS, key="ov_figures"):
         with cards.card_of(figures.movers, run) as card:
             cards.await_drift(run, "ov_slope_waiting", "Computing the drift")
             panel = figures.movers(run, selected=selection.current_selection(run))
-            card.show(panel, on_point=selection.of_point, narrow=True)
+            card.show(panel, on_point=selection.select_mark, narrow=True)
         with cards.card_of(figures.noise, run) as card:
             cards.await_drift(run, "ov_survival_waiting", "Computing the drift")
             card.show(figures.noise(run), narrow=True)

@@ -46,7 +46,7 @@ LIVE, TEXTS, REFERENCE, CURVES, REPAIR = "rasa_live", "rasa_heldout", "rasa_agai
 VALUE = "preview_value"
 STEP = 0.005
 LIVE_SECONDS = 20.0
-"""live perplexity is on by default where measuring the texts took less"""
+"""live perplexity is on by default if the run needed less time to measure the texts"""
 PRESETS: dict[str, tuple[float, float, str, str]] = {
     "Paper, LLaMA2: 0.90 / 0.90": (0.90, 0.90, "drift_and_score", "raw"),
     "Paper, Vicuna: 0.90 / 0.85": (0.90, 0.85, "drift_and_score", "raw"),
@@ -70,7 +70,7 @@ def show(run: Run) -> None:
     retention = address.read_number(KEEP, run.study.retention, LEAST, MOST)
     with st.container(key="tune_workbench"):
         left, right = st.columns([3, 2])
-    # first the numbers, which follow a released line
+    # the numbers first: they change when a line is released
     with right, st.container(key="tune_outcome"):
         _show_outcome(run, figures.adapted_choice(run, rule, retention))
     with left:
@@ -82,7 +82,7 @@ def show(run: Run) -> None:
 
 
 def rule_in_address(run: Run) -> ReliabilitySettings:
-    """Return the rule that the address holds, by default the run's own."""
+    """Return the rule in the address; missing values are those of the run's own rule."""
     own = run.study.reliability
     chosen: dict[str, Any] = {
         "drift_quantile": address.read_number(DRIFT, own.drift_quantile, 0.0, 1.0),
@@ -198,7 +198,7 @@ def _show_outcome(run: Run, choice: whatif.LabChoice) -> None:
 
 
 def _describe_texts(run: Run) -> dict[str, str]:
-    """Return the name and relation of every evaluation text."""
+    """Return the label of every evaluation text: its name and its relation to the calibration texts."""
     study, statuses = run.study, story.holdout_statuses(run)
     return {
         text: f"{study.text_name(text)} ({'in-domain' if status.related else status.brief})"
@@ -207,7 +207,7 @@ def _describe_texts(run: Run) -> dict[str, str]:
 
 
 def _show_cost(run: Run, choice: whatif.LabChoice) -> None:
-    """Draw perplexity on each text against the chosen reference."""
+    """Draw the live perplexity on each text, compared with the chosen reference."""
     statuses, names = story.holdout_statuses(run), _describe_texts(run)
     default = unseen(statuses) or list(names)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -220,7 +220,7 @@ def _show_cost(run: Run, choice: whatif.LabChoice) -> None:
             texts = address.multiselect("Texts", names, TEXTS, default)
             repair = asking.draw_switches(run, REPAIR, choice.method) if live else None
     if not asking.can_ask(run, live):
-        st.caption("" if live else "Live perplexity measures these masks on the texts.")
+        st.caption("" if live else "Switch on “Live” to measure the perplexity of these masks.")
         return
     source, masks = Source(run.root, run.graph), derived_cache.masks_of(run, choice)
     identities, repaired = dict[str, str](), dict[str, asking.RepairedRequests]()
@@ -301,8 +301,8 @@ def _show_start(run: Run, choice: whatif.LabChoice) -> None:
         )
         if start and work.start(run.root, study) is not None:
             st.rerun()
-        goal = f"at {percent(choice.retention)} retention" if study.retention != run.study.retention else "as a new run"
-        st.caption(f"Learns {goal}" + ("." if seconds is None else f": about {duration(seconds)}."), width="stretch")
+        goal = f" at {percent(choice.retention)} retention" if study.retention != run.study.retention else ""
+        st.caption(f"A new run{goal}" + ("." if seconds is None else f": about {duration(seconds)}."), width="stretch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +317,7 @@ class CurveRequests:
 
 
 def curve_requests(run: Run, choice: whatif.LabChoice, methods: Sequence[str], text: str) -> CurveRequests:
-    """Return the questions that draw the curves of methods, at RETENTIONS and that of the choice."""
+    """Return the questions for the curves of `methods`, at RETENTIONS and at the retention of the choice."""
     points, questions, refused = list[tuple[str, float]](), list[Question](), dict[str, str]()
     for method in methods:
         for level in sorted({choice.retention, *RETENTIONS}):
@@ -331,7 +331,7 @@ def curve_requests(run: Run, choice: whatif.LabChoice, methods: Sequence[str], t
 
 
 def choice_of(choice: whatif.LabChoice, method: str) -> whatif.LabChoice:
-    """Return the choice for a method; baselines are scored on A."""
+    """Return the choice with another method; a baseline takes its scores from A."""
     learned = METHODS[method].decision == "learned"
     return replace(choice, method=method, scoring=choice.scoring if learned else whatif.PRIMARY)
 
@@ -361,7 +361,7 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
         return
     curve_card.note_panel(panel)
     measured = figures.measured_points(derived_cache.measurements(run), text)
-    # live points lack what is fitted to the run's own masks
+    # live points lack repairs that are fitted to the run's own masks
     measured = [point for point in measured if not preview.describe_left_out(run.graph, point[0])]
     requests = curve_requests(run, choice, methods, text)
     identities = preview.pool().ask_many(Source(run.root, run.graph), requests.questions, asking.owner("curve"))
@@ -393,9 +393,9 @@ def _combine(curve: dict[tuple[str, float], str], measured: Sequence[CurvePoint]
 
 
 def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
-    """Draw the last slide: the retention curve of GPrune and its rival on the headline's text.
+    """Draw the last slide: the retention curves of GPrune and its main baseline on the headline's text.
 
-    Calls `show_sentence` with the perplexity at the line where that is not at the run's retention. Raises
+    Calls `show_sentence` with the perplexity at the slider's retention if it differs from the run's. Raises
     MissingResultError if no pruned model is measured on that text.
     """
     text, _ = story.headline_measurements(run)
@@ -416,6 +416,6 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     requests = curve_requests(run, figures.adapted_choice(run, run.study.reliability), methods, text)
     identities = preview.pool().ask_many(Source(run.root, run.graph), requests.questions, asking.owner("slide"))
     curve = dict(zip(requests.points, identities, strict=True))
-    # live points lack what is fitted to the run's own masks
+    # live points lack repairs that are fitted to the run's own masks
     points = [point for point in points if point[0] in methods and not preview.describe_left_out(run.graph, point[0])]
     asking.draw_until_complete(partial(asking.is_refining, identities), lambda _: draw_curve(_combine(curve, points)))

@@ -34,7 +34,7 @@ def show(run: Run) -> None:
         _choose_figures(run, content)
 
 
-def _choose_figures(run: Run, opened: Card) -> None:
+def _choose_figures(run: Run, content: Card) -> None:
     names = figure_names()
     figure_labels = {name: f"{page_of_figure(name)}: {FIGURES[name].heading}" for name in names}
     first = [name for name in names if page_of_figure(name) == page_of_figure(names[0])]
@@ -48,7 +48,7 @@ def _choose_figures(run: Run, opened: Card) -> None:
             "page.",
         )
     )
-    opened.set_title(f"{len(cards)} of {len(names)} figures in one file" if cards else "Choose a figure")
+    content.set_title(f"{len(cards)} of {len(names)} figures in one file" if cards else "Choose a figure")
     with st.container(horizontal=True):
         components.action_button("Add all", "rp_all", "", address.set_value, CHOSEN, list(names))
         for page in dict.fromkeys(map(page_of_figure, names)):
@@ -61,11 +61,11 @@ def _choose_figures(run: Run, opened: Card) -> None:
         "The file contains findings, figures, tables, the run's settings, versions and commit. It follows the "
         "reader's light or dark mode, works on a phone and loads nothing from the network."
     )
-    _make(run, cards)
+    _draw_buttons(run, cards)
     _show_code(run, cards)
 
 
-def _make(run: Run, cards: tuple[str, ...]) -> None:
+def _draw_buttons(run: Run, cards: tuple[str, ...]) -> None:
     """Draw the buttons that create and download the report."""
     with st.container(horizontal=True, vertical_alignment="center"):
         if components.button(

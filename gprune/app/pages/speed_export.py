@@ -1,4 +1,4 @@
-"""Tab *Speed* of Compare: measured tokens per second of every method, beside the published ones."""
+"""Tab *Speed* of Compare: measured tokens per second of every method, next to published results."""
 
 import pandas as pd
 import streamlit as st
@@ -19,7 +19,7 @@ from gprune.system.units import amount
 SMALL = 100_000_000
 """parameters below which the fixed cost of each step hides what pruning saves"""
 _PADDING, _LETTER = 20, 7
-"""pixels of a cell beside its text, and of a letter"""
+"""pixels of the padding of a cell, and of a letter"""
 
 
 @frame.declare_page("Speed", "How much faster is the pruned model?")
@@ -86,11 +86,11 @@ def _show_published() -> None:
     sizes = {"method": 128, "params": 64, "tokens/s": 68, "ratio": 52}
     narrow = {name: st.column_config.Column(width=width) for name, width in sizes.items()}
     tables.show(table, column_config=narrow, alt="published throughput of the paper")
-    st.caption("Another model on other hardware. Do not rank it among the measured ratios.")
+    st.caption("Published for another model on other hardware. Do not rank it among the measured ratios.")
     with st.popover("How to read", type="tertiary", icon=":material/help:", key="sx_published_how"):
         st.markdown(
             "Appendix, practical inference speedup: FP16, greedy decoding with a key/value cache, batch 8, prompt "
-            "2048, 512 new tokens, 10 repetitions after one warm-up. The paper does not name the device there. The "
+            "2048, 512 new tokens, 10 repetitions after one warm-up. The paper does not name the device. The "
             "ratios follow from the published tokens per second."
         )
 
@@ -104,8 +104,8 @@ def _offer_measurement(run: Run) -> None:
     preset = address.selectbox("Setting", presets, "sx_preset", "cpu", width=480)
     study = run.study.with_settings({"evaluation.speed": preset})
     st.caption(
-        "Finished stages are reused. The dense model and one other are in memory at a time. Stop other work on this "
-        "machine during the measurement."
+        "Finished stages are reused. At most the dense model and one pruned model are in memory. Stop other work "
+        "on this machine during the measurement."
     )
     st.code(command(study), language="bash", wrap_lines=True)
     work.start_button(f"Measure speed ({preset} preset)", "sx_measure", run.root, study)

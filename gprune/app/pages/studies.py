@@ -37,11 +37,11 @@ REASON = "not filled because"
 MAIN = "main"
 _OPENED = "cp_study_run"
 _NARROW = {"boolq": 56, "piqa": 56, "ARC-e": 60, "ARC-c": 60, "openbookqa": 88, "accuracy": 66}
-"""pixels: the tables of all tasks fit into a window of 1280"""
+"""widths of columns in pixels, with which the table of all tasks fits into a window of 1280 pixels"""
 _COLUMN_NAMES = {"mean_accuracy": "accuracy", "arc_easy": "ARC-e", "arc_challenge": "ARC-c"}
 _RULE_HELP = (
-    "max: the higher of raw and length-normalised accuracy of each task. fixed: the normalised one if the task has "
-    "it (appendix, robustness to the evaluation protocol)."
+    "max: the higher of raw and length-normalised accuracy of each task. fixed: the normalised accuracy if the "
+    "task has one (appendix, robustness to the evaluation protocol)."
 )
 
 
@@ -83,14 +83,14 @@ def _choose_table(reproductions: list[Reproduction], run: Run | None) -> tuple[R
         name = address.selectbox("Table", list(TABLES), "cp_study", "main", width=220)
         if not reproductions:
             return None, name, "max"
-        own = next(
+        default = next(
             (series for series in reproductions if run is not None and series.model == run.study.model),
             reproductions[0],
         )
         titles = {
             series.name: f"{short(series.model)}, scale {series.scale.get('name', '?')}" for series in reproductions
         }
-        chosen = address.selectbox("Model and scale", titles, "cp_series", own.name, width=280)
+        chosen = address.selectbox("Model and scale", titles, "cp_series", default.name, width=280)
         series = next(series for series in reproductions if series.name == chosen)
         rule = "max"
         if series.scale.get("tasks"):
@@ -99,13 +99,13 @@ def _choose_table(reproductions: list[Reproduction], run: Run | None) -> tuple[R
 
 
 def reproduce_command(name: str, model: str, scale: str = "demo") -> str:
-    """Return the command that makes a table."""
+    """Return the command that computes a table."""
     scale = scale if scale in SCALES else "demo"
     return f"python -m gprune reproduce {shlex.quote(name)} --model {shlex.quote(model)} --scale {scale}"
 
 
 def continue_command(name: str, series: Reproduction) -> str:
-    """Return the command that continues a table: the recorded one where the scale has settings of its own."""
+    """Return the command that completes a table: the recorded command if the scale has custom settings."""
     scale = str(series.scale.get("name", ""))
     if series.command and not series.name.endswith(f"-{scale}"):
         return series.command
@@ -158,13 +158,13 @@ def _show_rows(content: Card, table: Reproduced, rows: tuple[StudyRow, ...]) -> 
     columns = _choose_columns(settings)
     filled = [setting for setting in settings if setting.filled]
     baseline = _choose_baseline(settings, filled) if any(map(analysis.is_ranked, columns)) else None
-    table_shown = _row_table(settings, columns, baseline)
+    table_shown = _build_row_table(settings, columns, baseline)
     tables.show(
         table_shown,
         height=tables.height(len(table_shown)),
         key=f"cp_study_rows_{table.name}_{is_per_seed}",
         on_row=partial(_select_row, settings),
-        column_config=_row_columns(table_shown, settings),
+        column_config=_set_row_columns(table_shown, settings),
         alt=f"measured rows of the table {table.name}",
     )
     _explain_rows(content, table, settings, columns)
@@ -173,9 +173,9 @@ def _show_rows(content: Card, table: Reproduced, rows: tuple[StudyRow, ...]) -> 
     content.tools(
         lambda: analysis.settings_table(settings, baseline or filled[0]),
         switch=False,
-        how="Each row is a setting; with several seeds it shows their mean and deviation. Brackets show the change "
-        "against the baseline. Only rows with equal retention and design choice compete. Select a row to open "
-        "its run.",
+        how="Each row is a setting; with several seeds it shows their mean and standard deviation. Brackets show "
+        "the change against the baseline. Only rows with equal retention and design choice compete. Select a row to "
+        "open its run.",
     )
 
 
@@ -193,7 +193,7 @@ def _choose_columns(settings: list[Setting]) -> list[str]:
     return [name for name in columns if name not in tasks]
 
 
-def _row_table(settings: list[Setting], columns: list[str], baseline: Setting | None) -> pd.DataFrame:
+def _build_row_table(settings: list[Setting], columns: list[str], baseline: Setting | None) -> pd.DataFrame:
     """Return the measured rows as text: mean, spread, change against the baseline, and star."""
     signs = {column: analysis.mark_settings(settings, column) for column in columns}
     several, reasons = any(len(setting.rows) > 1 for setting in settings), any(setting.reason for setting in settings)
@@ -204,13 +204,13 @@ def _row_table(settings: list[Setting], columns: list[str], baseline: Setting | 
         line["kept"] = percent(setting.kept, 1) if np.isfinite(setting.kept) else "–"
         for column in columns:
             arrow = " ↓" if analysis.is_perplexity(column) else " ↑" if analysis.is_ranked(column) else ""
-            line[heading(column) + arrow] = _row_cell(setting, baseline, column, signs[column].get(index, ""))
+            line[heading(column) + arrow] = _format_row_cell(setting, baseline, column, signs[column].get(index, ""))
         lines.append(line | ({REASON: setting.reason} if reasons else {}))
     table_shown = pd.DataFrame(lines)
     return table_shown if (table_shown["kept"] != "–").any() else table_shown.drop(columns="kept")
 
 
-def _row_cell(setting: Setting, baseline: Setting | None, column: str, sign: str) -> str:
+def _format_row_cell(setting: Setting, baseline: Setting | None, column: str, sign: str) -> str:
     if not setting.values(column):
         return "–"
     digits = 2 if analysis.is_ranked(column) else 3
@@ -223,7 +223,7 @@ def _row_cell(setting: Setting, baseline: Setting | None, column: str, sign: str
     return " ".join(filter(None, (*words, sign)))
 
 
-def _row_columns(table_shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
+def _set_row_columns(table_shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
     names = {name for setting in settings for name in setting.labels}
     text = st.column_config.TextColumn
     columns: dict[str, Any] = {name: text(alignment="right") for name in table_shown.columns if name not in names}
@@ -239,7 +239,7 @@ def _explain_rows(content: Card, table: Reproduced, settings: list[Setting], col
     if ranked and unfair:
         st.warning("No best row: " + escape("; ".join(unfair.values())) + ".", icon=":material/balance:")
     several = any(len(setting.filled) > 1 for setting in settings)
-    spread = "deviation over the n seeds" if several else f"{INTERVAL} over windows"
+    spread = "standard deviation over the n seeds" if several else f"{INTERVAL} over windows"
     words = [f"Mean ± {spread if ranked else 'standard deviation over layers, if there are any'}"]
     if ranked:
         within = " within a block of equal retention or design choice"
@@ -281,7 +281,7 @@ def _open_run(settings: list[Setting]) -> None:
             _OPENED,
             next(iter(names)),
             width=460,
-            help="A selected row chooses its run here.",
+            help="Selecting a row chooses its run here.",
         )
         if components.button("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
             run_choice.choose_run(chosen)
@@ -298,19 +298,19 @@ def _show_published(table: Reproduced) -> None:
 
 
 def _show_gains(content: Card, rows: tuple[StudyRow, ...]) -> None:
-    """Draw what GPrune changes of each base metric, and the gap between the metrics before and after."""
+    """Draw how GPrune changes each base metric, and the gap between the metrics before and after."""
     gain = gains.gain_by_retention(analysis.frame(rows))
     columns = {column: heading(column) for column in gain["metric"]}
     if not columns:
         st.info(
-            "No retention has results for both a base metric and GPrune on it yet.", icon=":material/hourglass_empty:"
+            "No retention has results of a base metric alone and with GPrune yet.", icon=":material/hourglass_empty:"
         )
         return
     column = address.selectbox("Measure", columns, "cp_gain_measure", next(iter(columns)), width=280)
     chosen = gain[gain["metric"] == column].drop(columns="metric")
     content.set_title(f"GPrune against its base metric: {heading(column)} in {format_count(len(chosen), 'comparison')}")
     forms: dict[str, Any] = {"forms": {"before": "%.2f", "after": "%.2f"}}
-    caption = "Before: the base metric alone. After: GPrune on it, at the same retention."
+    caption = "Before: the base metric alone. After: GPrune with this metric, at the same retention."
     content.table(
         chosen, caption=caption, words={"retention": percent}, alt="change of each base metric by GPrune", **forms
     )
@@ -324,13 +324,13 @@ def _show_gains(content: Card, rows: tuple[StudyRow, ...]) -> None:
 
 
 def _show_fair() -> None:
-    """Show the bundled document: its claims, and behind them every table."""
+    """Show the bundled fair study: first its claims, then its tables in expanders."""
     document = documents.fair_study()
     with card("cp_recorded", "A fair comparison on other models") as content:
         if document is None:
             st.info(
-                "This installation does not include the document. `python -m gprune reproduce study --report "
-                "study.md` measures the bundled model and writes one.",
+                "This installation does not include the fair study. `python -m gprune reproduce study --report "
+                "study.md` measures the bundled model and writes a study of it.",
                 icon=":material/menu_book:",
             )
             return

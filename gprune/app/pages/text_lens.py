@@ -36,7 +36,7 @@ from gprune.system.errors import StoreError
 _LIVE = "lens_live"
 """address key: whether the model may be asked"""
 _INTERVAL = 0.5
-"""seconds between two looks at an answer"""
+"""seconds between two reads of an answer"""
 _SOURCES = {"window": "A window of an evaluation text", "typed": "My own text"}
 _MOST_WINDOWS = 10**6
 _MOST_SEED = 2**31 - 1
@@ -44,12 +44,12 @@ _MOST_SEED = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Models:
-    """The dense model and the pruned ones to compare with it."""
+    """The dense model and the pruned models to compare with it."""
 
     questions: tuple[Question, ...]
     """the dense model first"""
     labels: tuple[str, ...]
-    """of the pruned ones"""
+    """labels of the pruned models"""
 
 
 @frame.declare_page(
@@ -88,7 +88,7 @@ def _choose_models(run: Run) -> _Models | None:
 def _show_answer(
     run: Run, request: Passage | Prompt, models: _Models, key: str, draw: Callable[[Reading], None]
 ) -> None:
-    """Ask the models, and draw the answer again as long as it is not complete."""
+    """Send a request to the models, and redraw their answer until it is complete."""
     source = Source(run.root, run.graph)
     identity = preview.pool().read(source, request, models.questions, asking.owner(key))
 
@@ -105,7 +105,7 @@ def _show_answer(
 
 
 def _text_area(label: str, key: str, default: str = "", **options: Any) -> str:
-    """Draw a field of several lines, kept while the session lasts, whichever page is shown, in no address."""
+    """Draw a text field of several lines; its text is kept for the session and is not written into the address."""
     widget = f"{key}_area"
     if widget not in st.session_state:
         st.session_state[widget] = st.session_state.get(key, default)
@@ -153,7 +153,7 @@ def _choose_window(run: Run, models: _Models) -> Passage:
 
 
 def _stored_losses(run: Run, method: str, text: str) -> Array:
-    """(windows,) losses that the run has stored; empty if it has none, or they are damaged."""
+    """(windows,) losses of a method on a text that the run has stored; empty if they are missing or damaged."""
     # a damaged result says nothing of its text, and the worker counts the windows by itself
     with contextlib.suppress(StoreError):
         if (perplexity := run.find(stages.perplexity, method, text)) is not None:
@@ -162,19 +162,19 @@ def _stored_losses(run: Run, method: str, text: str) -> Array:
 
 
 def _worst_window(run: Run, models: _Models, text: str) -> tuple[int, str]:
-    """Return the window with the largest loss of the first measured model and a sentence; else 0 and an empty text."""
+    """Return the window where the first measured model's loss rises most, and a sentence; else 0 and an empty text."""
     dense = _stored_losses(run, DENSE, text)
     for question, label in zip(models.questions[1:], models.labels, strict=True):
         pruned = _stored_losses(run, question.method, text)
         if 0 < len(pruned) == len(dense):
             number, nats = token_loss.worst_window(dense, pruned)
             change = f"{format_signed(nats, '.2f')} nats/token, from the run's stored losses"
-            return number, f"Window {number} is the default: {escape(label)} loses most there, {change}."
+            return number, f"Window {number} is the default: the loss of {escape(label)} rises most there, {change}."
     return 0, ""
 
 
 def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
-    """Draw the models that have answered; pruned ones follow one after the other."""
+    """Draw the answers so far, one column per pruned model."""
     dense, *pruned = reading.answers
     losses = {
         label: answer.losses

@@ -140,7 +140,7 @@ class WorkerProcess:
 
 def describe_memory(model: ModelSpec) -> str:
     """Return how much memory the weights of a model need; raise ModelError if less is free on a CPU."""
-    # imported where a worker starts, and not by every page that can ask one
+    # imported when a worker starts, not by every page that can send it requests
     from gprune.models import identity
 
     try:
@@ -166,7 +166,7 @@ def _format_bytes(size: int) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a worker: a core is left to the app, and nothing is downloaded."""
+    """Return the environment of a worker, which leaves one core to the app and downloads nothing."""
     threads = os.environ.get(machine.THREADS_VARIABLE) or str(max(1, machine.cores() - 1))
     return {
         **os.environ,
@@ -177,7 +177,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def job_in_the_way(root: Path, device: str) -> str:
+def blocking_job(root: Path, device: str) -> str:
     """Return the reason why a preview on cpu, cuda or cuda:1 waits for a job; empty if it does not."""
     for job in queue.at_work(root):
         # a job without a device yet computes on the first GPU
@@ -200,11 +200,11 @@ class Entry:
     identity: str
     requests: tuple[WorkerRequest, ...]
     owners: dict[str, bool] = field(default_factory=dict)
-    """sessions that ask, and True if it is a preview, not a point of a curve"""
+    """owners of the question, each with True for a preview and False for a point of a curve"""
     last_viewed: float = 0.0
     """time at which a page last read its answer"""
     served: int = 0
-    """number of its last turn, in a running count"""
+    """number of its last turn, counted over the turns of all questions"""
     progress: Progress = "open"
     problem: str = ""
     retry: float = 0.0
@@ -223,9 +223,9 @@ class Client:
         self,
         idle: float = IDLE_SECONDS,
         start: Callable[[ModelSpec], WorkerProcess] = WorkerProcess,
-        waits_for: Callable[[Path, str], str] = job_in_the_way,
+        waits_for: Callable[[Path, str], str] = blocking_job,
     ) -> None:
-        """Start nothing yet; a worker ends after `idle` seconds without work. The rest is replaced in tests."""
+        """Store the settings: a worker ends after `idle` seconds without work; tests replace the other arguments."""
         self.idle = idle
         self._start, self._waits_for = start, waits_for
         self._lock, self._news = threading.RLock(), threading.Event()
@@ -262,7 +262,7 @@ class Client:
         base: Question | None = None,
         preview: bool = False,
     ) -> list[str]:
-        """Request the points of a curve, which refine in turn after every other question. See `ask`."""
+        """Request the points of a curve, which are measured in turn, after all previews. See `ask`."""
         require_trust(source.graph.study.trust_remote_code)
         pairs = [(question, base_question(source, question, base)) for question in questions]
         sides = [(resolve(source, question), resolve(source, reference)) for question, reference in pairs]
@@ -311,7 +311,7 @@ class Client:
                 if not self._loaded:
                     return WorkerState("loading", worker.loading, worker.pid)
                 if self._report is not None and not reason:
-                    return _fitting(*self._report, worker.pid)
+                    return _fit_state(*self._report, worker.pid)
                 return WorkerState("waiting" if reason else "warm", reason, worker.pid)
             if waiting and worker is not None:
                 return WorkerState("waiting", "live evaluation of another run is in progress")
@@ -342,7 +342,7 @@ class Client:
         with self._lock:
             for entry in self._entries.values():
                 if entry.identity not in identities and entry.owners.pop(owner, None) is not None:
-                    # it goes on for other owners
+                    # it continues if it has other owners
                     if not entry.owners and entry.progress == "open":
                         entry.progress = "dropped"
             for identity, requests in zip(identities, questions, strict=True):
@@ -412,9 +412,9 @@ class Client:
             default=None,
         )
 
-    def _waiting_for(self, request: WorkerRequest) -> list[Entry]:
+    def _entries_for(self, request: WorkerRequest) -> list[Entry]:
         return [
-            entry for entry in self._open_entries() if request.identity in (each.identity for each in entry.requests)
+            entry for entry in self._open_entries() if request.identity in (other.identity for other in entry.requests)
         ]
 
     def _reason_to_wait(self, model: ModelSpec) -> str:
@@ -445,7 +445,7 @@ class Client:
                     self._news.wait(_TICK)
                     self._news.clear()
             except Exception as error:
-                # pages get a sentence whatever it was, and the next question another try
+                # pages show a sentence for any error, and the next question tries again
                 self._fail_entries(
                     self._open_entries(), f"live evaluation failed ({type(error).__name__}: {error}): try again"
                 )
@@ -478,7 +478,7 @@ class Client:
         """Compute one slice of a question, or load its model first."""
         try:
             if self._worker is None or self._worker.model != entry.model:
-                # what is asked meanwhile comes first then
+                # a question that arrives while the model loads comes first afterwards
                 self._load(entry.model)
             else:
                 self._extend_answer(entry, self._worker)
@@ -511,18 +511,18 @@ class Client:
         def go_on(*report: Any) -> bool:
             self._report = report
             self._read_jobs()
-            return bool(self._waiting_for(request)) and not self._reason_to_wait(request.model)
+            return bool(self._entries_for(request)) and not self._reason_to_wait(request.model)
 
         try:
             answer = worker.call(request.task, request.arguments, previous, go_on)
         except RequestError as error:
-            entries = self._waiting_for(request) if error.usable else self._open_entries(request.model)
+            entries = self._entries_for(request) if error.usable else self._open_entries(request.model)
             self._fail_entries(entries, str(error), error.usable)
             return
         with self._lock:
             if answer is not None:
                 self._answers[request.identity] = answer
-            for entry in self._waiting_for(request):
+            for entry in self._entries_for(request):
                 if self._next_request(entry) is None:
                     entry.progress = "complete"
 
@@ -549,7 +549,7 @@ class Client:
             self._worker, self._loaded, self._report = None, False, None
 
 
-def _fitting(done: int, total: int, words: str, pid: int) -> WorkerState:
+def _fit_state(done: int, total: int, words: str, pid: int) -> WorkerState:
     unit = "step" if "scales" in words else "layer"
     progress = f": {unit} {min(done + 1, total)} of {total}" if total > 1 else ""
     return WorkerState("fitting", f"The worker is {words}{progress}", pid, min(done / max(total, 1), 1.0))

@@ -15,10 +15,11 @@ from gprune.records import Array, PruningMasks
 from gprune.study import RepairSettings
 
 FEWEST_WINDOWS = 8
-"""with fewer windows out of more, a standard error is itself too uncertain to call anything"""
+"""minimum number of measured windows for a verdict, unless the text has fewer: the standard error of fewer is too
+uncertain"""
 NO_DIFFERENCE = "no measurable difference"
 MOST_WRITTEN = 40
-"""tokens of a continuation"""
+"""default number of tokens of a continuation"""
 Phase = Literal["cold", "loading", "warm", "fitting", "waiting", "ended"]
 Progress = Literal["open", "complete", "dropped", "failed"]
 
@@ -30,19 +31,18 @@ class Question:
     text: str
     """evaluation text, one of those of the study; empty if `role` says which text it is"""
     method: str = "gprune"
-    """whose repairs it has, one of gprune.study.methods.METHODS; `dense` has no masks"""
+    """method whose repairs apply, one of gprune.study.methods.METHODS; `dense` has no masks"""
     masks: PruningMasks | None = None
     """units that are kept; None means those that the run has decided on for this method"""
     fitted: bool = True
-    """whether weights that were fitted to the run's masks take part, where these are the masks; not where one
-    plays with masks, so that all figures on the way are alike"""
+    """whether the weights that the run fitted to its masks are used, if these are the masks; False while a reader
+    varies masks, so that all values are comparable"""
     repair: RepairSettings | None = None
-    """fitted to these very masks, in place of what the run does to the weights that they keep; None leaves
-    these as the run has them, see `fitted`"""
+    """repair to fit to these masks instead of the run's own repair; None keeps the run's own repair, see `fitted`"""
     role: str = ""
     """calibration text, primary, auxiliary or substitute, whose windows are the sequences that were drawn"""
     neuron: tuple[int, int] | None = None
-    """layer and index of the one neuron that is silent where the method is `dense`"""
+    """layer and index of a single neuron to silence in the dense model"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class Prompt:
 
     typed: str
     most: int = MOST_WRITTEN
-    """tokens written at most"""
+    """maximum number of tokens to generate"""
     temperature: float = 0.0
-    """divisor of the logits before a token is sampled; 0 takes the likeliest"""
+    """divisor of the logits before a token is sampled; 0 selects the most likely token"""
     seed: int = 0
-    """of the samples; all models get the same random numbers"""
+    """seed of the sampling; all models get the same random numbers"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Neuron:
     layer: int
     neuron: int
     role: str = ""
-    """calibration text, primary, auxiliary or substitute, of which the activations are; empty for the tokens"""
+    """calibration text of the activations: primary, auxiliary or substitute; empty to ask for the promoted tokens"""
     passages: tuple[tuple[int, int, int], ...] = ()
     """sequence, first and last token of each, from 0; empty for all of the text"""
 
@@ -104,7 +104,7 @@ class WindowLosses:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token as text. A character of several tokens is one piece."""
+    """A token as text. If several tokens share a character, the first of them has its text."""
 
     text: str
     """empty if an earlier token of the same characters has it"""
@@ -123,9 +123,9 @@ class TokenLosses:
     losses: Array
     """(tokens,) negative log-likelihood in nats; NaN for the first, which nothing precedes"""
     total: int
-    """tokens that the passage has; more than there are pieces where not all are read"""
+    """number of tokens of the passage; larger than the number of pieces if not all are read"""
     places: int = 0
-    """positions of the model; 0 if it does not say"""
+    """context length of the model; 0 if it is unknown"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,9 +138,9 @@ class Continuation:
     complete: bool
     """True if the model has ended it, or it has the requested length"""
     read: int
-    """tokens of the prompt that were read, the last ones"""
+    """number of tokens of the prompt that were read, counted from its end"""
     total: int
-    """tokens that the prompt has"""
+    """number of tokens of the prompt"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,11 +158,11 @@ class TextActivations:
     values: Array
     """(tokens,) float32 inputs of down_proj"""
     sequences: int
-    """that were read, the first ones"""
+    """number of sequences that were read, from the first"""
     goal: int
-    """that are to be read"""
+    """number of sequences to read"""
     total: int
-    """that the run has drawn"""
+    """number of sequences that the run has drawn"""
 
     @property
     def complete(self) -> bool:
@@ -190,7 +190,7 @@ class Reading:
     progress: Progress
     """see Answer"""
     answers: tuple[TokenAnswer | None, ...]
-    """None if a model has not had its turn"""
+    """None for a model that has not answered yet"""
     problem: str = ""
     """one sentence that says what went wrong and what to do"""
 
@@ -199,8 +199,8 @@ class Reading:
 class Answer:
     """Losses so far, one for each window, NaN if it has not been measured.
 
-    Question and base are measured on the same windows, in a random order that never changes, so that the first
-    ones stand for all of the text; only windows that both have are compared.
+    Question and base are measured on the same windows in a fixed random order, so the first windows represent the
+    whole text. Only windows that both sides have are compared.
     """
 
     identity: str
@@ -209,23 +209,23 @@ class Answer:
     text: str
     """as in the question"""
     progress: Progress
-    """open: more windows will come; complete: all are there; dropped: something newer was asked, or nobody
-    looks; failed: see `problem`"""
+    """open: more windows will come; complete: all are there; dropped: a newer question replaced it, or no page
+    reads it; failed: see `problem`"""
     losses: Array = field(default_factory=lambda: np.empty(0))
-    """(windows,) mean negative log-likelihood, nats per token; no windows while their number is not known"""
+    """(windows,) mean negative log-likelihood, nats per token; empty while the number of windows is not known"""
     base: Array = field(default_factory=lambda: np.empty(0))
-    """(windows,) the same of the base"""
+    """(windows,) losses of the base"""
     problem: str = ""
     """one sentence that says what went wrong and what to do"""
 
     @property
     def windows(self) -> int:
-        """Windows in all; 0 while that is not known."""
+        """Number of windows of the text; 0 while it is not known."""
         return len(self.losses)
 
     @property
     def done(self) -> int:
-        """Windows that both sides have."""
+        """Number of windows that both sides have."""
         return int(self._both.sum())
 
     @property
@@ -262,14 +262,14 @@ class WorkerState:
     """State of the worker of a run."""
 
     phase: Phase
-    """cold: nothing was asked; loading: it reads the model; warm: it answers; fitting: it repairs weights
-    first, see the reason; waiting: its turn is not yet, see the reason; ended: it has gone, see the reason,
-    and the next question starts another"""
+    """cold: no question was asked; loading: the worker reads the model; warm: it answers; fitting: it fits
+    weights first; waiting: another task runs first; ended: the process has ended, and the next question
+    starts another"""
     reason: str = ""
-    """one sentence for people; empty if there is nothing to explain"""
+    """one sentence that explains the phase to the reader; empty if there is nothing to explain"""
     pid: int | None = None
     share: float = 0.0
-    """of the fit that is done, in [0, 1]"""
+    """finished share of the fit, in [0, 1]"""
 
 
 def verdict(difference: Difference | None, done: int, windows: int) -> str:

@@ -1,8 +1,8 @@
 """Requests to the live worker: a question together with everything that its answer depends on.
 
-A question is resolved here, without torch: which masks, which results behind its repairs, which losses are in the
-store already. The identity of a request is a hash of all that its numbers depend on, so that two sessions never
-get each other's numbers, and get the same ones where they ask the same.
+A question is resolved here, without torch: its masks, the results that its repairs need, and losses that the store
+has already. The identity of a request is a hash of everything that its numbers depend on, so sessions share an answer
+exactly if their requests are equal.
 """
 
 import hashlib
@@ -172,7 +172,7 @@ def _to_plain(value: Any) -> Any:
 
 
 def resolve(source: Source, question: Question) -> WorkerRequest:
-    """Return the request of a question about a run; nothing heavy is loaded.
+    """Return the request of a question about a run; no model is loaded.
 
     Raises SettingsError if the study does not measure the text or there is no such method, StoreError
     where the run lacks the masks or the results that are needed, or they are damaged.
@@ -181,7 +181,7 @@ def resolve(source: Source, question: Question) -> WorkerRequest:
     pruning, is_own = resolve_pruning(source, question)
     stored = None
     if is_own and not question.role and (question.fitted or question.repair or not _is_fitted(source, question)):
-        stored = _stored_losses(_repaired_as(source, question), question)
+        stored = _stored_losses(_apply_repair(source, question), question)
     # the batch changes no loss
     identity = digest(source.model, replace(text, batch=0), pruning)
     return WorkerRequest(identity, source.model, "losses", {"text": text, "pruning": pruning}, question, stored)
@@ -201,11 +201,11 @@ def resolve_tokens(source: Source, question: TokenQuestion, models: Sequence[Que
         case Prompt():
             task, arguments = "write", {"prompt": replace(question, typed=question.typed[:MOST_CHARACTERS])}
         case Neuron():
-            tokens = _tokens_place(source, question.role) if question.role else None
+            tokens = _tokens_key(source, question.role) if question.role else None
             task, arguments = "neuron", {"question": question, "tokens": tokens}
     requests = []
     for model in models:
-        # facts of a neuron are of the dense model
+        # a neuron's activations and tokens are those of the dense model
         pruning = {} if task == "neuron" else {"pruning": resolve_pruning(source, model)[0]}
         identity = digest(source.model, task, arguments, pruning)
         requests.append(WorkerRequest(identity, source.model, cast(Any, task), arguments | pruning, question))
@@ -227,18 +227,18 @@ def base_question(source: Source, question: Question, base: Question | None) -> 
 
 
 def describe_left_out(graph: Graph, method: str) -> str:
-    """Return a sentence on the fitted repairs that live figures of other masks lack; empty if there are none."""
+    """Return a sentence on the fitted repairs that live values of other masks lack; empty if there are none."""
     names = " and ".join(repair.label for repair in stages.repairs(graph, method) if repair.fitted)
     if not names:
         return ""
     return (
-        f"Live figures of other masks, and their reference, leave out {names}: it is fitted to the run's own masks. "
-        "“Repair the kept weights” fits it to these."
+        f"Live values of other masks, and of their reference, lack {names}, which is fitted to the run's own masks. "
+        "“Repair the kept weights” fits it to these masks."
     )
 
 
 def repair_of(study: Study, scaled: bool = False) -> RepairSettings:
-    """Return the repair of live figures: that of the run, or least squares with a bias on A and B.
+    """Return the repair of live values: that of the run, or least squares with a bias on A and B.
 
     A repair that the run chose by measurement is fitted to the run's own masks and is not used. `scaled` adds
     learned scales.
@@ -272,8 +272,8 @@ def evaluation_text(source: Source, text: str) -> Text:
 
     sampled = ""
     if is_sampled(text):
-        # the worker reads what the run has drawn
-        sampled = _place_of(source.results, stages.sampled_text(source.graph, text))[1]
+        # the worker reads the text that the run has sampled
+        sampled = _result_key(source.results, stages.sampled_text(source.graph, text))[1]
     return Text(text, evaluation.length, evaluation.batch, evaluation.windows, inputs.evaluation[text], sampled)
 
 
@@ -281,7 +281,7 @@ def drawn_text(source: Source, role: str) -> Text:
     """Return the sequences that a run has drawn from a calibration text. Raises StoreError if they are missing."""
     calibration = source.graph.study.calibration
     name = str(getattr(source.graph.study, role))
-    return Text(name, calibration.length, calibration.batch, tokens=_tokens_place(source, role))
+    return Text(name, calibration.length, calibration.batch, tokens=_tokens_key(source, role))
 
 
 def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None, bool]:
@@ -293,19 +293,19 @@ def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None,
     if question.method not in METHODS:
         raise SettingsError(f"unknown method {question.method!r}: choose one of {', '.join(METHODS)}")
     if question.neuron is not None:
-        return Pruning(_all_but(source.results.get(stages.shape), *question.neuron)), False
+        return Pruning(_silence_neuron(source.results.get(stages.shape), *question.neuron)), False
     masks, is_own = _masks(source, question)
     if masks is None:
         return None, is_own
-    # plain arrays travel, not views of files
+    # the worker receives plain arrays, not views of files
     masks = replace(masks, ffn=np.array(masks.ffn), heads=np.array(masks.heads))
     if question.repair is None or (is_own and question.repair == source.graph.study.repair):
         fitted = is_own and bool(question.fitted or question.repair)
         return Pruning(masks, *_repairs(source, question.method, fitted)), is_own
-    return _to_fit(_repaired_as(source, question), question.method, masks, is_own), is_own
+    return _prepare_fit(_apply_repair(source, question), question.method, masks, is_own), is_own
 
 
-def _all_but(shape: ModelShape, layer: int, neuron: int) -> PruningMasks:
+def _silence_neuron(shape: ModelShape, layer: int, neuron: int) -> PruningMasks:
     if not (0 <= layer < shape.layers and 0 <= neuron < shape.neurons):
         raise SettingsError(f"the model has no neuron {neuron} in layer {layer}: choose another one")
     ffn = np.ones((shape.layers, shape.neurons), dtype=bool)
@@ -314,7 +314,7 @@ def _all_but(shape: ModelShape, layer: int, neuron: int) -> PruningMasks:
     return PruningMasks(DENSE, ffn, heads, float("nan"), float("nan"))
 
 
-def _repaired_as(source: Source, question: Question) -> Source:
+def _apply_repair(source: Source, question: Question) -> Source:
     if question.repair is None:
         return source
     return replace(source, graph=stages.with_repair(source.graph, asdict(question.repair)))
@@ -324,7 +324,7 @@ def _is_fitted(source: Source, question: Question) -> bool:
     return any(repair.fitted for repair in stages.applied_repairs(source.results, question.method))
 
 
-def _to_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> Pruning:
+def _prepare_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> Pruning:
     """Return masks with the repair of the source's study; the worker fits its weights if no result has them.
 
     Raises SettingsError if the repair is not fitted to masks, StoreError if the tokens of a
@@ -332,7 +332,7 @@ def _to_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> P
     """
     graph, results, settings = source.graph, source.results, source.graph.study.repair
     if AUTO in stages.repairs(graph, method):
-        # chosen with the recipe's own masks: these are fitted as any others
+        # the run chose this repair for the recipe's own masks, so it is fitted to these masks like to any others
         method, is_own = "gprune", False
     repairs = [repair for repair in stages.repairs(graph, method) if LEARNED not in repair.needs.values()]
     if not all(repair.fitted for repair in repairs):
@@ -340,12 +340,12 @@ def _to_fit(source: Source, method: str, masks: PruningMasks, is_own: bool) -> P
     names = tuple(repair.name for repair in repairs)
     weights = stages.model_inputs(graph, method)["weights"]
     if is_own and not settings.scaled and results.holds(weights):
-        return Pruning(masks, names, {"weights": _place_of(results, weights)})
+        return Pruning(masks, names, {"weights": _result_key(results, weights)})
     scaling = None
     if settings.scaled:
-        tokens = [_tokens_place(source, role) for role in scale_roles(source)]
+        tokens = [_tokens_key(source, role) for role in scale_roles(source)]
         scaling = Scaling(graph.study.scales, graph.study.seed, tokens)
-    places = stages.resolve(weights.needs["texts"], lambda stage: _place_of(results, stage))
+    places = stages.resolve(weights.needs["texts"], lambda stage: _result_key(results, stage))
     kind = cast(Any, settings.base)
     return Pruning(masks, names, {}, Fit(replace(settings, kind=kind), places, graph.study.calibration.batch, scaling))
 
@@ -370,19 +370,19 @@ def _repairs(source: Source, method: str, fitted: bool) -> tuple[tuple[str, ...]
     repairs = [repair for repair in stages.applied_repairs(results, method) if fitted or not repair.fitted]
     needs = stages.model_inputs(source.graph, method)
     inputs = {
-        name: stages.resolve(needs[name], lambda stage: _place_of(results, stage))
+        name: stages.resolve(needs[name], lambda stage: _result_key(results, stage))
         for repair in repairs
         for name in repair.needs
     }
     return tuple(repair.name for repair in repairs), inputs
 
 
-def _tokens_place(source: Source, role: str) -> Place:
+def _tokens_key(source: Source, role: str) -> Place:
     source.graph.require_known()
-    return _place_of(source.results, stages.tokens(source.graph, role))
+    return _result_key(source.results, stages.tokens(source.graph, role))
 
 
-def _place_of(results: Results, stage: stages.Stage[Any]) -> Place:
+def _result_key(results: Results, stage: stages.Stage[Any]) -> Place:
     """Return kind and key of a result. Raises StoreError if it is missing, so that no process starts in vain."""
     results.record(stage)
     return stage.kind, stage.key

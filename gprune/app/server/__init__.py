@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gprune.system.errors import SettingsError
 
 COMMAND = "python -m gprune app"
-"""what starts the app"""
+"""command that starts the app"""
 TRUST_OPTION = "--trust-remote-code"
 
 
@@ -18,25 +18,25 @@ class ServerOptions:
     """Options of the server."""
 
     trust_remote_code: bool = False
-    """whether a study may ask for the Python code of its model to be run"""
+    """whether the app may run the Python code that comes with a study's model"""
 
 
-_noted: list[ServerOptions] = []
+_options: list[ServerOptions] = []
 
 
-def open_with(options: ServerOptions) -> None:
-    """Record that this process serves the app with access control, and its options."""
-    _noted[:] = [options]
+def store_options(options: ServerOptions) -> None:
+    """Store the options of the server, which also marks this process as serving the app with access control."""
+    _options[:] = [options]
 
 
-def current_terms() -> ServerOptions | None:
+def current_options() -> ServerOptions | None:
     """Return the options of this process, or None if `gprune app` did not start it."""
-    return _noted[0] if _noted else None
+    return _options[0] if _options else None
 
 
 def trusts_code() -> bool:
     """Return True if this server may run code of models."""
-    options = current_terms()
+    options = current_options()
     return options is not None and options.trust_remote_code
 
 

@@ -19,11 +19,11 @@ from gprune.app.server.endpoint import TOKEN, Keys, Names
 
 WRONG = "This token is not valid: the server creates a new one at every start."
 UNKNOWN = "The server has restarted.\nReload this page and enter the token\nthat the server has printed."
-"""what a page that was open meanwhile shows, where long lines are cut; otherwise nobody reads it"""
+"""shown by a page that was open during a restart; the page cuts long lines"""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'"
 """what the pages of this module may load: nothing but their own style"""
 NO_FRAMES = "frame-ancestors 'none'"
-"""policy on every response, besides its own"""
+"""content security policy that is added to every response"""
 HEADERS = {
     "x-frame-options": "DENY",
     "x-content-type-options": "nosniff",
@@ -31,12 +31,12 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-"""on every response"""
+"""headers of every response"""
 
 _STYLE = Path(__file__).with_name("door.css").read_text(encoding="utf-8")
 _NO_SESSION = "none"
-"""the cookie of whoever came with a wrong token, so that the form can say so"""
-_FOREIGN = "A page of another origin has asked for this; only the app's own pages may."
+"""value of the cookie after a wrong token, so that the form can report it"""
+_FOREIGN = "A page of another origin sent this request; only the app's own pages may."
 _UNKNOWN_HOST = (
     "This server does not answer under this name: open the address that it printed, or start it with "
     "--public-address and the name and port that you use."
@@ -44,10 +44,10 @@ _UNKNOWN_HOST = (
 
 
 class Request(HTTPConnection):
-    """One HTTP request, or one for a WebSocket."""
+    """An HTTP request, or the request that opens a WebSocket."""
 
     def header(self, name: str) -> str | None:
-        """Return a header that may stand there once, or None if it is absent, empty if it stands twice."""
+        """Return the value of a header that may occur once: None if it is absent, empty if it is repeated."""
         values = self.headers.getlist(name)
         return (values[0] if len(values) == 1 else "") if values else None
 
@@ -61,7 +61,7 @@ class Request(HTTPConnection):
         """True if the browser navigates to a page, not for a frame, image or script."""
         mode, destination = self.header("sec-fetch-mode"), self.header("sec-fetch-dest")
         if mode is None:
-            # browsers say it only of addresses that they take for safe: https, and this machine
+            # browsers send this header only to addresses that they consider secure: https and this machine
             return self.reads and "text/html" in (self.header("accept") or "")
         return self.reads and mode == "navigate" and destination == "document"
 
@@ -93,10 +93,10 @@ class Request(HTTPConnection):
 
 
 def token_form(action: str, fields: Iterable[tuple[str, str]], problem: str = "") -> str:
-    """Return the page that asks for the token and then leads to the page that was wanted."""
+    """Return the page that asks for the token and then opens the requested page."""
     hidden = "".join(f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in fields)
     alert = f'<p role="alert">{escape(problem)}</p>' if problem else ""
-    return _login_page(
+    return _wrap_page(
         f"""<h1>GPrune Studio</h1>
 <p>This page opens with the server's token. It is in the address that the server printed when it
 started, after <code>token=</code>. You can also paste the whole address.</p>{alert}
@@ -113,10 +113,10 @@ def reload_page(address: str) -> str:
     Browsers omit the cookie if a foreign page linked here, and send it if this page does.
     """
     again = f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
-    return _login_page(f'<p><a href="{escape(address)}">Open GPrune Studio</a></p>', again)
+    return _wrap_page(f'<p><a href="{escape(address)}">Open GPrune Studio</a></p>', again)
 
 
-def _login_page(body: str, head: str = "") -> str:
+def _wrap_page(body: str, head: str = "") -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>GPrune Studio</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -125,14 +125,14 @@ def _login_page(body: str, head: str = "") -> str:
 
 
 class Guard:
-    """Middleware that lets a request through to the app, or answers it."""
+    """Middleware that passes a request on to the app, or refuses it with a response."""
 
     def __init__(self, app: ASGIApp, names: Names, keys: Keys) -> None:
-        """Put a guard before an app."""
+        """Protect an app with the names and the secrets of its server."""
         self._app, self._names, self._keys = app, names, keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it here; every response gets the headers."""
+        """Pass a request on or refuse it; every response gets the headers."""
 
         async def send_with_headers(message: Message) -> None:
             if message["type"].endswith(("http.response.start", "websocket.accept")):
@@ -146,7 +146,7 @@ class Guard:
         await (refusal or self._app)(scope, receive, send_with_headers)
 
     def refusal(self, request: Request) -> Response | None:
-        """Return the answer to a request that is not let in; None lets it in."""
+        """Return the response that refuses a request, or None if the request may pass."""
         host = (request.header("host") or "").lower()
         origin = self._names.origins.get(host)
         if origin is None:
@@ -157,19 +157,19 @@ class Guard:
         is_known = cookie is not None and _is_same(cookie, self._keys.session)
         if request.token is not None:
             right = is_known or _is_same(request.token, self._keys.token)
-            return _turn_into_cookie(request, origin, self._keys.session if right else _NO_SESSION)
+            return _redirect_with_cookie(request, origin, self._keys.session if right else _NO_SESSION)
         if is_known:
             return None
         if request.navigates:
-            return _form(request, origin, WRONG if cookie is not None else "")
-        # as JSON, because that is what a page of the app reads and shows
+            return _ask_for_token(request, origin, WRONG if cookie is not None else "")
+        # as JSON, which a page of the app can read and show
         return JSONResponse(UNKNOWN, 401)
 
 
-def _turn_into_cookie(request: Request, origin: str, session: str) -> Response:
+def _redirect_with_cookie(request: Request, origin: str, session: str) -> Response:
     """Redirect to the address without the token, and set the cookie."""
     response = RedirectResponse(origin + request.address_without_token, 303, {"cache-control": "no-store"})
-    # a page elsewhere that leads here with a wrong token takes nobody's cookie away
+    # a link with a wrong token on a foreign page must not replace a valid cookie
     if session != _NO_SESSION or not request.foreign:
         name, secure = cookie_name(str(request.header("host"))), origin.startswith("https:")
         response.set_cookie(name, session, secure=secure, httponly=True, samesite="strict")
@@ -177,9 +177,9 @@ def _turn_into_cookie(request: Request, origin: str, session: str) -> Response:
 
 
 def cookie_name(host: str) -> str:
-    """Return the name of the cookie: browsers send it to every port of a host, so the port is in its name.
+    """Return the name of the cookie, which contains the port: browsers send a cookie to every port of a host.
 
-    `host` is the header, so the port that the browser sees, which a tunnel may have changed.
+    `host` is the header Host. Its port is the one that the browser uses, which a tunnel may have changed.
     """
     port = urlsplit(f"//{host}").port
     return f"gprune-{port or 'default'}"
@@ -193,8 +193,8 @@ def _is_from_own_page(request: Request, origin: str) -> bool:
     return not request.foreign or request.navigates
 
 
-def _form(request: Request, origin: str, problem: str) -> Response:
-    """Return the form, or first a page that asks anew where the browser has left the cookie out."""
+def _ask_for_token(request: Request, origin: str, problem: str) -> Response:
+    """Return the token form or, if the browser omitted the cookie of a foreign link, a page that requests it again."""
     headers = {"cache-control": "no-store", "content-security-policy": POLICY}
     if request.header("sec-fetch-site") == "cross-site" and not problem:
         return HTMLResponse(reload_page(origin + request.address_without_token), 200, headers)

@@ -1,4 +1,4 @@
-"""Opens the app in a browser of this machine without showing the token to its other users."""
+"""Open the app in a browser of this machine without showing the token to its other users."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 SECONDS = 60.0
-"""after which the file that leads to the app is gone; a browser that starts takes a few"""
+"""seconds after which the file that redirects to the app is deleted; a browser needs a few to start"""
 
 
 def can_open_browser() -> bool:
@@ -20,13 +20,13 @@ def can_open_browser() -> bool:
         return False
     if sys.platform in ("darwin", "win32"):
         return True
-    # without a screen a browser for terminals would take this one
+    # without a display, a text browser would take over this terminal
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 @contextlib.contextmanager
 def open_in_browser(address: str, folder: Path, show: Callable[[str], object] = webbrowser.open) -> Iterator[None]:
-    """Open an address without printing the browser's output.
+    """Open an address in the browser without putting it into the browser's arguments.
 
     Every user of the machine can read the arguments of a running browser. The argument is therefore a file in
     `folder`, which only this user and a confined browser can read, and the file redirects to the address.
@@ -34,7 +34,7 @@ def open_in_browser(address: str, folder: Path, show: Callable[[str], object] = 
     try:
         handle, name = tempfile.mkstemp(prefix="open-", suffix=".html", dir=folder)
     except OSError:
-        # a cache that is not there yet, or that is read-only
+        # the cache does not exist yet, or is read-only
         handle, name = tempfile.mkstemp(prefix="open-", suffix=".html")
     with open(handle, "w", encoding="utf-8") as file:
         file.write(
@@ -47,7 +47,7 @@ def open_in_browser(address: str, folder: Path, show: Callable[[str], object] = 
     remover.daemon = True
     remover.start()
     try:
-        # some browsers keep who opens them until they are closed
+        # some browsers block the caller until they are closed
         threading.Thread(target=show, args=(path.as_uri(),), daemon=True).start()
         yield
     finally:

@@ -14,7 +14,7 @@ from gprune.system.errors import SettingsError
 TOKEN = "token"
 """name of the token in an address"""
 _BYTES = 32
-"""of chance in each secret: 2**256 values are not to be tried out"""
+"""random bytes in each secret: 2**256 values are too many to try"""
 LOOPBACK = ("127.0.0.1", "localhost")
 EVERYWHERE = ("0.0.0.0", "::")
 """addresses that mean every network of the machine"""
@@ -32,9 +32,9 @@ class Keys:
     """The secrets of one start of the server."""
 
     token: str = field(default_factory=lambda: secrets.token_urlsafe(_BYTES))
-    """opens the door once, from the address"""
+    """value in the address, which the server exchanges for the cookie"""
     session: str = field(default_factory=lambda: secrets.token_urlsafe(_BYTES))
-    """what the cookie carries from then on"""
+    """value of the cookie"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +42,23 @@ class Names:
     """Every name of one server."""
 
     origins: dict[str, str]
-    """origin, as http://localhost:8501, of each value of the header Host that is answered"""
+    """origin, such as http://localhost:8501, by accepted value of the header Host"""
     opened: str
     """origin that a browser on this machine opens"""
     public: tuple[str, ...]
-    """origins that were named besides, as that of a tunnel's other end"""
+    """further origins that were given, such as the other end of a tunnel"""
 
     @property
     def hosts(self) -> list[str]:
-        """The names alone, without ports, as Streamlit compares them."""
+        """The host names without ports, in the form that Streamlit compares."""
         return sorted({str(urlsplit(origin).hostname) for origin in self.origins.values()})
 
 
 def names(address: str, port: int, public: Iterable[str] = ()) -> Names:
     """Return the names of a server that listens on `address`, an IP address or a name, and a port.
 
-    `public` are further addresses that people use: NAME (at the same port), NAME:PORT, or https://NAME where
-    a proxy in front of the server speaks TLS. Raises SettingsError if one of them is no address.
+    `public` are further addresses that people use: NAME (at the same port), NAME:PORT, or https://NAME if
+    a proxy in front of the server speaks TLS. Raises SettingsError if one of them is not valid.
     """
     local = address in (*EVERYWHERE, *LOOPBACK, "::1")
     hosts = [*LOOPBACK] if local else [bracket_address(address)]
@@ -84,9 +84,9 @@ def _join_origin(scheme: str, host: str, port: int) -> str:
 
 
 def _read_origin(public: str, port: int) -> str:
-    """Return the origin of a typed address, at the server's port where it names none and is not https."""
+    """Return the origin of a typed address; without a port it gets 443 for https, else the server's port."""
     problem = SettingsError(
-        f"{public!r} is no address: give NAME, NAME:PORT or https://NAME, as --public-address localhost:9000"
+        f"{public!r} is no address: give NAME, NAME:PORT or https://NAME, for example --public-address localhost:9000"
     )
     text = public.strip().lower().removesuffix("/")
     try:
@@ -112,13 +112,13 @@ class Endpoint:
     """Address, port, names and secrets of a server."""
 
     address: str
-    """what it listens on"""
+    """address that the server listens on"""
     port: int
-    """its port, never 0"""
+    """port of the server, never 0"""
     names: Names
-    """what it is called"""
+    """host names and origins of the server"""
     keys: Keys
-    """its secrets"""
+    """secrets of the server"""
 
     @property
     def entry(self) -> str:
@@ -138,8 +138,8 @@ class Endpoint:
         return (
             f"GPrune Studio is open at\n\n{addresses}\n\n"
             "The token is new at every start, and whoever has it can use the app: share it as you would a "
-            "password.\nFrom another machine, with the address above opened there:\n\n"
-            f"{tunnel}\n\nCtrl-C ends it; runs that were started go on.\n"
+            "password.\nOn another machine, run this command and open the address above there:\n\n"
+            f"{tunnel}\n\nCtrl-C stops the server; started runs continue.\n"
         )
 
     def _tunnels(self) -> list[str]:
@@ -153,9 +153,9 @@ class Endpoint:
 
 
 def find_endpoint(address: str, port: int, public: Sequence[str] = ()) -> Endpoint:
-    """Return an endpoint where a server can listen, with new secrets; port 0 takes a free one.
+    """Return an endpoint where a server can listen, with new secrets; port 0 stands for any free port.
 
-    Raises SettingsError if it cannot listen there, or an address is none.
+    Raises SettingsError if the server cannot listen there, or an address is not valid.
     """
     if not 0 <= port <= _MOST:
         raise SettingsError(f"port must be from 0 to {_MOST}, where 0 takes a free one (got {port})")
@@ -166,11 +166,11 @@ def find_endpoint(address: str, port: int, public: Sequence[str] = ()) -> Endpoi
             probe.listen(1)
             free_port = int(probe.getsockname()[1])
     except (OSError, UnicodeError) as error:
-        raise SettingsError(_explain(address, port, error)) from error
+        raise SettingsError(_explain_failure(address, port, error)) from error
     return Endpoint(address, free_port, names(address, free_port, public), Keys())
 
 
-def _explain(address: str, port: int, error: Exception) -> str:
+def _explain_failure(address: str, port: int, error: Exception) -> str:
     """Return the reason why the server cannot listen there, with the remedy."""
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EADDRINUSE:

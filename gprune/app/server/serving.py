@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from gprune.app.server import ServerOptions, open_with
+from gprune.app.server import ServerOptions, store_options
 from gprune.app.server.auth import Guard
 from gprune.app.server.endpoint import UNSAFE, Endpoint
 from gprune.system import installation
@@ -23,10 +23,10 @@ _PAGES = "gprune.app.pages"
 _log = logging.getLogger(__name__)
 SCRIPT = installation.APP_FOLDER / "app.py"
 _REFUSED = "ASGI callable returned without completing handshake."
-"""what uvicorn says of each WebSocket that was answered with a plain response, as the guard does"""
+"""message of uvicorn for each WebSocket that the guard refuses with a plain response"""
 
 
-def import_views() -> None:
+def import_pages() -> None:
     """Import the modules of every page, the first page first.
 
     An import error is logged here, and shown by the page that needs the module.
@@ -41,12 +41,12 @@ def import_views() -> None:
             _log.warning("%s cannot be imported", page, exc_info=True)
 
 
-def serve(endpoint: Endpoint, terms: ServerOptions, while_listening: AbstractContextManager[None]) -> None:
+def serve(endpoint: Endpoint, options: ServerOptions, while_listening: AbstractContextManager[None]) -> None:
     """Serve the app until it is interrupted; `while_listening` is entered while the server listens."""
-    open_with(terms)
-    # beside the script Streamlit looks for its settings, and that folder is where imports are looked for
+    store_options(options)
+    # Streamlit looks for its settings next to the script, and adds this folder to the import path
     sys.argv = [str(SCRIPT)]
-    # who waits outside with an open page asks every second
+    # an open page without a valid cookie retries every second
     logging.getLogger("uvicorn.error").addFilter(
         lambda record: record.levelno >= logging.WARNING and record.msg != _REFUSED
     )
@@ -64,16 +64,16 @@ def app(endpoint: Endpoint, while_listening: AbstractContextManager[None]) -> An
         print(endpoint.start_message(), flush=True)
         if not endpoint.private:
             print(UNSAFE, file=sys.stderr, flush=True)
-        threading.Thread(target=import_views, name="imports of the pages", daemon=True).start()
+        threading.Thread(target=import_pages, name="imports of the pages", daemon=True).start()
         with while_listening:
             yield
 
-    _only_own_addresses()
+    _reserve_addresses()
     guard = Middleware(Guard, names=endpoint.names, keys=endpoint.keys)
     return st.App(SCRIPT, middleware=[guard], lifespan=lifespan)
 
 
-def _only_own_addresses() -> None:
+def _reserve_addresses() -> None:
     """Make every address of a page work before the first script run.
 
     Until a script has called `st.navigation`, Streamlit uses the file names of `pages/` as addresses: it would
@@ -82,9 +82,9 @@ def _only_own_addresses() -> None:
     import streamlit as st
 
     def empty_page() -> None:
-        """Register no page: for imports outside of a session."""
+        """Stand for a page; draws nothing."""
 
-    # which it would say on the terminal
+    # Streamlit would print a warning about the missing session
     logger = logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context")
     logger.disabled = True
     try:

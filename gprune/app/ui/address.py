@@ -1,10 +1,10 @@
 """The address: values of the pages outside all widgets, mirrored into the query, and the way from place to place.
 
 Widgets, lines and presets are views of these values. A value changes when a person changes a view of it, or
-when the address changes by itself (a link that was opened, the browser's Back). What a page has read and is
-not its default is in its address afterwards, so that a copied address shows the same view. Streamlit's own
-`bind="query-params"` does less: a change replaces the entry of the browser's history, a key has one widget only,
-and a value that cannot be used is dropped in silence.
+when the address changes by itself (a link that was opened, the browser's Back). Afterwards the address has each value
+that the page has read and that is not the default, so a copied address shows the same view. Streamlit's own
+`bind="query-params"` does less: a change replaces the entry of the browser's history, a key has only one widget,
+and a value that cannot be used is dropped silently.
 """
 
 import math
@@ -29,7 +29,7 @@ RUN, COMPARED = "run", "cp_runs"
 SHARED = (RUN, *KEYS)
 """keys that go with the reader from place to place"""
 ALWAYS = (RUN, "jobs_job")
-"""in every address that has them: another person's newest run or job is another one"""
+"""keys that are written even with their default value: another reader may have a newer run or job"""
 EDIT = "Edit settings and restart"
 """label of the button that leads to the launch form where a run has failed"""
 _SENT = "to_launch_study"
@@ -149,7 +149,7 @@ def read_address(page: str) -> None:
         state.last_query = _sent_query()
     elif page != state.page:
         state.page, state.warnings = page, {}
-        # a link does not bring all: what the address never held on this page has not been taken back
+        # a link may lack keys; a key that the address never had on this page was not removed by the reader
         state.last_query = {key: texts for key, texts in state.last_query.items() if key in st.query_params}
     else:
         # Back to a view in which something was not chosen yet
@@ -170,7 +170,7 @@ def read_address(page: str) -> None:
 def drawing_page(page: str) -> Iterator[None]:
     """Read the address for the page that the block draws, and note if the block ends before `write_address`."""
     read_address(page)
-    # the session cannot be asked any more where something has overtaken the page
+    # get the state first: the session is not available after an interruption
     state = current_state()
     try:
         yield
@@ -256,27 +256,27 @@ def fragment(draw: Callable[..., None], every: float | None = None) -> Callable[
 
 def read_number(key: str, default: float, low: float, high: float) -> float:
     """Read a number in [low, high]."""
-    return _read(key, float(default), lambda text: _within(float(text), low, high), f"{low:g} to {high:g}")
+    return _read(key, float(default), lambda text: _require_within(float(text), low, high), f"{low:g} to {high:g}")
 
 
 def read_whole_number(key: str, default: int, low: int, high: int) -> int:
     """Read a whole number in [low, high]."""
-    return _read(key, int(default), lambda text: _within(int(text), low, high), f"{low} to {high}")
+    return _read(key, int(default), lambda text: _require_within(int(text), low, high), f"{low} to {high}")
 
 
 def read_index(key: str) -> int | None:
     """Read a whole number from 0, or None if there is none."""
-    return _read(key, None, lambda text: _within(int(text), 0, math.inf), "a whole number from 0")
+    return _read(key, None, lambda text: _require_within(int(text), 0, math.inf), "a whole number from 0")
 
 
 def read_option(key: str, options: Options, default: str) -> str:
     """Read one of the names of `options`."""
-    return _read(key, default, lambda text: _member(str(text), options), _join_options(options))
+    return _read(key, default, lambda text: _require_option(str(text), options), _join_options(options))
 
 
 def read_flag(key: str, default: bool = False) -> bool:
     """Read yes or no; 1 or 0 in the address."""
-    return _read(key, default, _truth, "0 or 1")
+    return _read(key, default, _parse_flag, "0 or 1")
 
 
 def read_text(key: str, default: str = "") -> str:
@@ -293,7 +293,7 @@ def read_list(key: str, options: Options, default: Iterable[str]) -> list[str]:
     if texts is not None:
         state.values[key] = chosen
         if unknown := [name for name in names if name not in options]:
-            state.warnings[key] = _fault(key, ", ".join(unknown), _join_options(options))
+            state.warnings[key] = _describe_fault(key, ", ".join(unknown), _join_options(options))
     return state.note(key, chosen, list(default))
 
 
@@ -309,16 +309,16 @@ def _read(key: str, default: T, parse: Callable[[Any], T], rule: str) -> T:
                 words = f'The address has {key} {len(texts)} times. The last, "{last[:_LONGEST]}", is used.'
                 state.warnings[key] = escape_error(words)
         except (ValueError, OverflowError):
-            state.warnings[key] = _fault(key, last, rule)
+            state.warnings[key] = _describe_fault(key, last, rule)
     try:
-        # another run can have fewer layers or methods: its own default serves then, and the value is kept
+        # another run can have fewer layers or methods: use its default, and keep the value for other runs
         value = parse(state.values[key]) if state.values.get(key) is not None else default
     except (ValueError, OverflowError):
         value = default
     return state.note(key, value, default)
 
 
-def _fault(key: str, value: str, rule: str) -> str:
+def _describe_fault(key: str, value: str, rule: str) -> str:
     return escape_error(f'Unknown {key} "{value[:_LONGEST]}". Use {rule}.')
 
 
@@ -327,19 +327,19 @@ def _join_options(options: Iterable[str]) -> str:
     return f"one of: {', '.join(listed[:_MOST_OPTIONS])}{' …' if len(listed) > _MOST_OPTIONS else ''}"
 
 
-def _within(value: T, low: Any, high: Any) -> T:
+def _require_within(value: T, low: Any, high: Any) -> T:
     if not low <= value <= high:
         raise ValueError(value)
     return value
 
 
-def _member(value: str, options: Options) -> str:
+def _require_option(value: str, options: Options) -> str:
     if value not in options:
         raise ValueError(value)
     return value
 
 
-def _truth(value: Any) -> bool:
+def _parse_flag(value: Any) -> bool:
     if str(value) not in ("0", "1", "True", "False"):
         raise ValueError(value)
     return str(value) in ("1", "True")
@@ -348,17 +348,17 @@ def _truth(value: Any) -> bool:
 def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
     """Draw a slider for a number, of the type of its default (int or float)."""
     widget: Any = st.slider
-    bound = _bind(key, "slider", lambda: _numeric(key, default, low, high))
+    bound = _bind(key, "slider", lambda: _read_any_number(key, default, low, high))
     return cast(T, widget(label, low, high, step=step, **bound, **options))
 
 
 def number_field(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
     """Draw a field to type a number in; an empty one keeps the value."""
     widget: Any = st.number_input
-    bound = _bind(key, "number", lambda: _numeric(key, default, low, high))
-    # with None for its own value an emptied field is None, and not the least value
+    bound = _bind(key, "number", lambda: _read_any_number(key, default, low, high))
+    # with the default None, an emptied field returns None instead of the lowest value
     typed = widget(label, low, high, None, step=step, **bound, **options)
-    return cast(T, _numeric(key, default, low, high) if typed is None else typed)
+    return cast(T, _read_any_number(key, default, low, high) if typed is None else typed)
 
 
 def toggle(label: str, key: str, default: bool = False, **options: Any) -> bool:
@@ -406,7 +406,7 @@ def tabs(choices: Mapping[str, str], key: str, default: str) -> dict[str, Any]:
     return dict(zip(choices, containers, strict=True))
 
 
-def _numeric(key: str, default: Any, low: Any, high: Any) -> Any:
+def _read_any_number(key: str, default: Any, low: Any, high: Any) -> Any:
     return (read_whole_number if isinstance(default, int) else read_number)(key, default, low, high)
 
 
@@ -418,7 +418,7 @@ def _bind(key: str, kind: str, read: Callable[[], Any], choices: Options | None 
         state.changes.pop(widget)()
     value = read()
     before, state.labels[widget] = state.labels.get(widget, {}), labels
-    # the browser speaks of an option by its label when it was last drawn
+    # the browser identifies an option by the label that it had when last drawn
     renamed = any(labels.get(name, label) != label for name, label in before.items())
     if renamed or st.session_state.get(widget) != value or widget not in st.session_state:
         st.session_state[widget] = value
@@ -488,6 +488,6 @@ def to_launch(study: Study, source: str) -> None:
 
 
 def sent_to_launch() -> tuple[Study, str] | None:
-    """Return the arguments of the last `to_launch`, at the first call after it; else None."""
+    """Return the arguments of the last `to_launch` and forget them; None if there are none."""
     sent: tuple[Study, str] | None = st.session_state.pop(_SENT, None)
     return sent

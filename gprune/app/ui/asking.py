@@ -1,7 +1,7 @@
 """Ask the live worker from a page, draw its answers until they are complete, and describe what they wait for.
 
-Also the value of a repair for masks that are not the run's. Both sides are repaired alike, each by weights that are
-fitted to its own masks; all differences are paired over the same windows.
+The module also measures the gain of a repair for masks that are not the run's. Both sides get the same repair, fitted
+to their own masks; all differences are paired over the same windows.
 """
 
 import uuid
@@ -24,7 +24,7 @@ from gprune.study import RepairSettings
 from gprune.study.methods import METHODS
 
 EVERY = 0.7
-"""seconds between two looks while windows are still coming"""
+"""seconds between two redraws while windows are missing"""
 LABEL, SCALES = "Repair the kept weights", "Learn scales too"
 _WORDS = {"loading": "The worker is loading the model.", "waiting": "The worker is busy with another request."}
 
@@ -78,8 +78,8 @@ def draw_until_complete(more: Callable[[], bool], draw: Callable[[bool], None], 
 
     def answers() -> None:
         if refining and address.in_fragment() and not more():
-            # all is there: the timer goes with the next drawing, in which the card gets its title; not while
-            # the page itself is drawn, of which fields would then show the browser their defaults
+            # the answers are complete: redraw the page, which sets the card's title and stops the timer. A redraw
+            # while the page itself is drawn would reset its fields to their defaults.
             st.rerun(scope="app")
         draw(refining)
 
@@ -98,9 +98,9 @@ def draw_paired(text: str, answer: Answer | None, against: str, title: str) -> N
 
 
 def draw_perplexity(title: str, answer: Answer | None, omitted: str = "") -> bool:
-    """Draw the perplexity of an answer with its verdict, without the beginning `omitted`; return True if it is known.
+    """Draw the perplexity of an answer with its verdict; return True if the perplexity is known.
 
-    No digit is drawn before a value is known.
+    `omitted` is a prefix of the verdict that is not shown. No digit is drawn before a value is known.
     """
     if answer is None or not answer.done:
         st.markdown("measuring …")
@@ -128,11 +128,11 @@ class RepairedRequests:
     """Identities of the answers about a repair on one text."""
 
     after: str
-    """repaired, against the base repaired alike"""
+    """the repaired masks, compared with the base after the same repair"""
     gain: str
-    """repaired, against the same masks unrepaired"""
+    """the repaired masks, compared with the same masks without repair"""
     base_gain: str
-    """the base repaired, against itself unrepaired; empty if nothing of it can be repaired"""
+    """the repaired base, compared with the base without repair; empty if the base has no masks"""
 
     @property
     def identities(self) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ def describe_repair(run: Run, method: str, chosen: RepairSettings) -> str:
         without = " Learned scales are left out." if run.study.repair.scaled and not chosen.scaled else ""
         return f"Repaired as in this run: {words}, fitted to both sets of masks.{without}"
     labels = " and ".join(repair.label for repair in stages.repairs(run.graph, method))
-    instead = f" instead of {labels}, which the figures above include" if labels else ""
+    instead = f" instead of {labels}, which the values above include" if labels else ""
     return f"Repaired by {words}, fitted to both sets of masks{instead}. This run itself fits no weights."
 
 
@@ -193,7 +193,7 @@ def ask_repaired(
     after_base = replace(bare_base, repair=repair) if has_masks else base
 
     def request(question: Question, place: str, against: Question) -> str:
-        # what needs no fit comes first
+        # answers that need no fit come first
         return preview.pool().ask_many(source, [question], f"{owner}:{place}", against)[0]
 
     return RepairedRequests(

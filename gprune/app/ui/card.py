@@ -47,7 +47,7 @@ class Card:
         self.set_title(title)
 
     def set_title(self, text: str) -> None:
-        """Replace the title, as by a finding."""
+        """Replace the title, for example by a finding."""
         self._title = text
         self._heading.markdown(f"#### {join_numbers(text)}")
 
@@ -152,7 +152,7 @@ class Card:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if caption:
                 st.caption(join_numbers(caption), width="stretch")
-            # in a narrow card they go below the caption together
+            # in a narrow card, these tools are below the caption
             with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
                 if how:
                     key = f"{self.key}_how"
@@ -175,7 +175,7 @@ class Card:
         self.tools(lambda: frame, switch=False, how=how, caption=caption)
 
     def published(self, claim: "Published", study: Study) -> None:
-        """Show a result of the paper, with a badge for whether its setting is that of the study."""
+        """Show a result of the paper, with a badge that says whether the study has the same setting."""
         from gprune.analysis.published import same_setting
 
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -195,7 +195,7 @@ def card(key: str, title: str, run: Run | None = None, figure: str = "") -> Iter
 
     `key` is unique in the app, and `figure` is the name of the card's figure, if it has one.
     """
-    # cards that stand side by side are equally high
+    # cards side by side have the same height
     with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
         new_card = Card(key, title, run)
         new_card.set_figure(figure)
@@ -205,7 +205,7 @@ def card(key: str, title: str, run: Run | None = None, figure: str = "") -> Iter
             _explain_missing_result(run, missing)
         except GpruneError as error:
             if run is not None and run.packed and isinstance(error, ModelError | CorpusError):
-                # what a pack did not bring is no fault
+                # data that a pack does not contain is not an error
                 st.info(escape_error(run_status.pack_sentence(error)), icon=":material/inventory_2:")
             else:
                 st.error(escape_error(error), icon=":material/error:")
@@ -345,7 +345,7 @@ def _draw_sources(key: str, content: Content) -> None:
 
     source = Table(table).first(MOST_ROWS).latex(strip_markdown(content.title))
     rest = f"; the first {MOST_ROWS} of {len(table):,} rows" if len(table) > MOST_ROWS else ""
-    st.caption(f"LaTeX, for the booktabs package{rest}. The button in the corner copies it.")
+    st.caption(f"LaTeX, for the booktabs package{rest}. The button in the corner copies the code.")
     st.code(source, language="latex", height=260, wrap_lines=True)
     with st.container(horizontal=True):
         latex = source.encode("utf-8", "replace")

@@ -1,8 +1,8 @@
 """Style of every figure, on pages and in papers: fixed colours of methods, titled axes, transparent background.
 
-Methods carry colours of Okabe and Ito (their yellow darker), one a family; forms and controls of a method
-have its hue and differ in symbol and dash. Hues of their own are kept for the texts, and one for what differs
-between them. Cividis shows magnitude, purple-orange shows signs, and grey is kept for floors and references.
+Each family of methods has a colour of Okabe and Ito (with a darker yellow); variants and controls of a method have its
+hue and differ in symbol and dash. Separate hues mark the texts, and one more hue marks differences between texts.
+Cividis shows magnitude, purple-orange shows signs, and grey is kept for floors and references.
 Fonts and grid lines come from the app's theme, light or dark.
 """
 
@@ -18,31 +18,31 @@ BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "
 MUSTARD, ROSE, BROWN, INDIGO = "#BFA500", "#E07A8B", "#A05A3B", "#5C5CD6"
 """hues of the methods"""
 TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
-"""hues of the calibration texts, and of what differs between two of them"""
+"""hues of the calibration texts, and of the difference between two of them"""
 TEXT_LOOKS = {"A": (TEXT_A, "circle"), "B": (TEXT_B, "square"), "C": (TEXT_C, "diamond")}
 """hue and symbol of each calibration text"""
 GREY, PALE = "#8C8C8C", "rgba(140, 140, 140, 0.45)"
 MAGNITUDE, SIGNS = "Cividis", "PuOr"
-"""colours of what has no sign, and of what has one: orange below 0, purple above"""
+"""colour scales of values without a sign, and of values with a sign: orange below 0, purple above"""
 MOST_TICKS = 7
-"""labelled ticks of an axis at most"""
+"""maximum number of labelled ticks of an axis"""
 
 
 class Looks(Mapping[str, str]):
     """Mapping from method to one property of its look, including plug-ins that are registered later."""
 
     def __init__(self, of: Callable[[str], str]) -> None:
-        """Take the function that looks one method up."""
+        """Store the function that returns the property of a method."""
         self._of = of
 
     def __getitem__(self, name: str) -> str:
-        """The look of a method."""
+        """Return the property of a method."""
         if name not in METHODS:
             raise KeyError(name)
         return self._of(name)
 
     def __iter__(self) -> Iterator[str]:
-        """Every method."""
+        """Iterate over all methods."""
         return iter(METHODS)
 
     def __len__(self) -> int:
@@ -66,14 +66,14 @@ _FAMILIES = {
 """hue and symbol of each family"""
 _PLUGIN_COLORS = ("#1B9AAA", "#7A7A00", "#4B4FC7")
 _PLUGIN_SYMBOLS = "hexagram star-square bowtie hourglass star-diamond star-triangle-up octagon".split()
-"""as many that it is no multiple of the hues: the first 21 plug-ins differ in one or the other"""
+"""seven symbols, no multiple of the three hues: the first 21 plug-ins differ in symbol or hue"""
 _PLUGIN_DASHES = ("solid", "dash", "dot", "dashdot")
 _SCORINGS = {
     "score_average": ("triangle-up", "dash"),
     "rank_average": ("triangle-down", "dot"),
     "pooled": ("star", "dashdot"),
 }
-"""symbol and dash of the forms of a method that score otherwise"""
+"""symbol and dash of the variants of a method, by their scoring"""
 _CONTROLS = {
     "flap_uniform": ("square-cross-open", "longdashdot"),
     "wanda_sp_uniform": ("diamond-cross-open", "longdashdot"),
@@ -83,7 +83,7 @@ _CONTROLS = {
     "gprune_no_rasa": ("circle-open", "longdash"),
     "gates_scaled": ("triangle-left-dot", "dashdot"),
 }
-"""symbol and dash of the controls, and of the form of gates that learns scales"""
+"""symbol and dash of the controls, and of the variant of gates that learns scales"""
 
 
 def control_label(method: str) -> str:
@@ -104,33 +104,33 @@ def family(method: str) -> str:
 
 
 def _color(method: str) -> str:
-    position = _plugin_place(method)
+    position = _plugin_index(method)
     return _FAMILIES[family(method)][0] if position is None else _PLUGIN_COLORS[position % len(_PLUGIN_COLORS)]
 
 
-def _plugin_place(method: str) -> int | None:
+def _plugin_index(method: str) -> int | None:
     """Return the index of a method among the plug-ins' methods; None for a built-in method."""
     foreign = [name for name, facts in METHODS.items() if facts.plugin is not None]
     return foreign.index(method) if method in foreign else None
 
 
 def _symbol(method: str) -> str:
-    position = _plugin_place(method)
+    position = _plugin_index(method)
     if position is not None:
         return _PLUGIN_SYMBOLS[position % len(_PLUGIN_SYMBOLS)]
     base_symbol = _FAMILIES[family(method)][1]
-    return base_symbol if method == family(method) else _form(method, (f"{base_symbol}-open", ""))[0]
+    return base_symbol if method == family(method) else _variant_look(method, (f"{base_symbol}-open", ""))[0]
 
 
 def _dash(method: str) -> str:
-    position = _plugin_place(method)
+    position = _plugin_index(method)
     if position is not None:
         return _PLUGIN_DASHES[position // len(_PLUGIN_COLORS) % len(_PLUGIN_DASHES)]
-    return "solid" if method == family(method) else _form(method, ("", "longdash"))[1]
+    return "solid" if method == family(method) else _variant_look(method, ("", "longdash"))[1]
 
 
-def _form(method: str, otherwise: tuple[str, str]) -> tuple[str, str]:
-    """Symbol and dash of a form or a control of a method."""
+def _variant_look(method: str, otherwise: tuple[str, str]) -> tuple[str, str]:
+    """Return symbol and dash of a variant or a control of a method."""
     return _CONTROLS.get(method) or _SCORINGS.get(METHODS[method].scoring, otherwise)
 
 
@@ -139,14 +139,14 @@ MOST_LAYER_TICKS = 16
 LETTERS = 13
 """pixels of a letter of a chart"""
 MOST_LETTERS = 36
-"""of a line below an axis that a phone is as wide as"""
+"""letters of a line below an axis that fit on a phone"""
 KEY_PIXELS = 20
-"""of a line of the legend"""
+"""height of a line of the legend"""
 _METRIC_LABELS = {"twflap": "twFLAP (token-weighted)"}
 
 
 def label(method: str) -> str:
-    """Display name of a method or a metric."""
+    """Return the display name of a method or a metric."""
     return METHOD_LABELS.get(method) or _METRIC_LABELS.get(method) or METRICS.get(method, method)
 
 
@@ -173,11 +173,11 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
 
 
 def is_wide(figure: go.Figure) -> bool:
-    """Return True if a figure does not fit across a phone: panels, written cells, long words, many keys."""
+    """Return True if a figure is too wide for a phone: several panels, cells with text, long titles, a large legend."""
     titles = [str(axis.title.text or "").split("<br>") for axis in figure.select_xaxes()]
     cells = any(trace.type == "heatmap" for trace in figure.data)
     has_words = cells and any(trace.type == "scatter" and trace.mode == "text" for trace in figure.data)
-    # there keys stand below each other
+    # on a phone, the entries of the legend are stacked
     keys = KEY_PIXELS * sum(bool(trace.name) and trace.showlegend is not False for trace in figure.data)
     crowded = figure.layout.height is not None and 2 * keys > figure.layout.height
     long = any(len(line) > MOST_LETTERS for title in titles for line in title)
@@ -185,7 +185,7 @@ def is_wide(figure: go.Figure) -> bool:
 
 
 def layer_axis(figure: go.Figure, layers: int, axis: str = "x", **options: Any) -> None:
-    """Whole-numbered ticks for an axis of layers, at most about sixteen."""
+    """Set whole-numbered ticks for an axis of layers, at most about sixteen."""
     step = max(1, -(-layers // MOST_LAYER_TICKS))
     update = figure.update_xaxes if axis == "x" else figure.update_yaxes
     update(tickmode="linear", tick0=0, dtick=step, range=[-0.5, layers - 0.5], **options)
@@ -269,7 +269,7 @@ def fit_to_paper(figure: go.Figure, columns: str) -> go.Figure:
 
 
 def as_shapes(figure: go.Figure) -> go.Figure:
-    """Return a copy of a figure whose points are shapes, which the graphics card would make a picture in SVG."""
+    """Return a copy of a figure without WebGL, whose points would be a bitmap in an SVG file."""
     plain: dict[str, Any] = figure.to_plotly_json()
     for trace in plain["data"]:
         if trace.get("type") == "scattergl":

@@ -80,7 +80,7 @@ def python_code(run: Run, card: str, calls: Iterable[Call]) -> str:
     lines = [_call(call) for call in calls]
     if not lines and card in TABLES:
         lines = [TABLES[card]]
-    # by its name in the cache that is the default everywhere, else by its folder
+    # the name of a run is enough in the default cache; another cache needs the folder
     reference = os.path.join(run.root, "runs", run.name) if os.environ.get("GPRUNE_CACHE") else run.name
     opening = ["import gprune", "", f"run = gprune.open({_literal(reference)})"]
     return "\n".join([*opening, *lines]) if lines else ""

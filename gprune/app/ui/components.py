@@ -1,11 +1,11 @@
 """Scripts and styles of the folder `static`, the picker of a text, and text that the browser draws.
 
 Scripts and styles are plain JavaScript and CSS that Streamlit sends along; nothing is built and nothing is fetched.
-What comes from a text goes to the browser as data and into the page as text content, never as mark-up.
+Strings of a text go to the browser as data and into the page as text content, never as mark-up.
 
-What a page sends while it is still being built, as the answer of a chart, interrupts the script and starts it
-again, without the click that it was about to see. So the callback of a button, which nothing interrupts, stores the
-click until the script has come to the button.
+A message that a page sends while it is still being built, such as the first event of a chart, restarts the script, and
+a click is lost. Therefore the callback of a button, which nothing interrupts, stores the click until the script draws
+the button.
 """
 
 import base64
@@ -30,18 +30,18 @@ FOLDER = Path(__file__).with_name("static")
 
 @cache
 def read_asset(file: str) -> str:
-    """Return the text of a file."""
+    """Return the text of a file in the folder `static`."""
     return (FOLDER / file).read_text(encoding="utf-8")
 
 
 def install(script: str) -> None:
-    """Put a script, `NAME.js`, into the page, once however often it is drawn."""
-    # they are files of ours and hold nothing from outside
+    """Put a script, `NAME.js`, into the page; repeated drawing installs it only once."""
+    # scripts are files of this project and contain no input
     st.html(f"<script>{read_asset(f'{script}.js')}</script>", unsafe_allow_javascript=True)
 
 
 def add_style(name: str) -> None:
-    """Put a style, `NAME.css`, into the page; GROUND in it is the page's colour."""
+    """Put a style, `NAME.css`, into the page; the word GROUND in it becomes the background colour of the page."""
     light, dark = (st.get_option(f"theme.{ground}.backgroundColor") for ground in ("light", "dark"))
     style = read_asset(f"{name}.css").replace("GROUND", f"light-dark({light}, {dark})")
     st.html(f"<style>{style}</style>")
@@ -62,7 +62,7 @@ _LOSSES = st.components.v2.component(
 
 @st.cache_data(show_spinner=False)
 def known_texts() -> dict[str, str]:
-    """Return the texts that have a name, with one line on each."""
+    """Return the named texts, with a line that describes each."""
     from gprune.data.texts import named_texts
 
     return named_texts()
@@ -71,7 +71,7 @@ def known_texts() -> dict[str, str]:
 def pick_text(label: str, key: str, default: str, optional: bool = True) -> str:
     """Draw the picker of a text; return its name or path as typed, empty if none is chosen."""
     options = list(dict.fromkeys(filter(None, [default, st.session_state.get(key), *known_texts()])))
-    # a field with a default of its own cannot be emptied: that of an optional one comes from the session
+    # a widget with a default cannot be emptied, so an optional field gets its default from the session
     state, before = st.session_state, f"{key}_default"
     if optional and (key not in state or state.get(before, default) != default):
         state[key] = default or None
@@ -91,21 +91,21 @@ def pick_text(label: str, key: str, default: str, optional: bool = True) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token of a passage, or the several that one character takes."""
+    """One token of a passage, or several tokens that share a character."""
 
     text: str
     value: str
     """activation with its sign"""
     strength: float
-    """size as a share of the strongest on any text, in [0, 1]"""
+    """magnitude as a share of the strongest activation on any text, in [0, 1]"""
     negative: bool
     peak: bool
-    """True for the strongest of its sequence"""
+    """True for the strongest token of its sequence"""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPassage:
-    """One strongest position with the text around it."""
+    """The position of a top activation, with the text around it."""
 
     before: str
     token: str
@@ -113,12 +113,12 @@ class ContextPassage:
     value: str
     """activation with its sign"""
     strength: float
-    """size as a share of the strongest on any text, in [0, 1]"""
+    """magnitude as a share of the strongest activation on any text, in [0, 1]"""
     negative: bool
     where: str
     """sequence and position, in words"""
     tokens: tuple[Token, ...] = ()
-    """all of them, where every one has its colour; in place of `before`, `token` and `after`"""
+    """all tokens, if each has its own colour; they replace `before`, `token` and `after`"""
 
 
 def draw_passages(passages: Sequence[ContextPassage], color: str, alt: str, key: str) -> None:
@@ -136,7 +136,7 @@ def draw_losses(tokens: Sequence[str], dense: Array, pruned: Array, limit: float
 
 
 def losses_data(tokens: Sequence[str], dense: Array, pruned: Array, limit: float, label: str) -> dict[str, Any]:
-    """Return what the browser is sent: the strings, and the losses as float32."""
+    """Return the data for the browser: the strings, and the losses as float32."""
     losses = [np.asarray(values).astype("<f4").tobytes() for values in (dense, pruned)]
     digest = hashlib.sha256("\0".join([label, f"{limit}", *tokens]).encode("utf-8", "replace"))
     for raw in losses:

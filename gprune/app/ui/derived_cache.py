@@ -36,48 +36,48 @@ class RunResults:
     run: Run = field(compare=False)
 
 
-def _get(root: str, kind: str, key: str, expected: type) -> Any:
+def _load(root: str, kind: str, key: str, expected: type) -> Any:
     return record(root, kind, key, expected.__name__)
 
 
 @lru_cache(256)
 def drift_curves(root: str, key: str, bins: int) -> list[drift.Distribution]:
     """Return the four curves of the drift histogram."""
-    return drift.distributions(_get(root, "drift", key, records.RankDrift), bins)
+    return drift.distributions(_load(root, "drift", key, records.RankDrift), bins)
 
 
 @lru_cache(64)
 def compute_drift_by_layer(root: str, key: str, bins: int) -> Array:
     """Return the (layers, bins) percentages of each layer's neurons by rank drift."""
-    return drift.shares_by_layer(_get(root, "drift", key, records.RankDrift).magnitude, bins)
+    return drift.shares_by_layer(_load(root, "drift", key, records.RankDrift).magnitude, bins)
 
 
 @lru_cache(64)
 def drift_layers(root: str, key: str) -> pd.DataFrame:
     """Return a table of the median drift and the rank correlation of every layer."""
-    return drift.drift_by_layer(_get(root, "drift", key, records.RankDrift))
+    return drift.drift_by_layer(_load(root, "drift", key, records.RankDrift))
 
 
 @lru_cache(64)
 def drift_top(root: str, key: str, primary: str, auxiliary: str, count: int) -> pd.DataFrame:
     """Return a table of the neurons whose rank shifts most."""
-    first, second = (_get(root, "scores", name, records.UnitScores) for name in (primary, auxiliary))
-    return drift.top_drifting(_get(root, "drift", key, records.RankDrift), first, second, count)
+    first, second = (_load(root, "scores", name, records.UnitScores) for name in (primary, auxiliary))
+    return drift.top_drifting(_load(root, "drift", key, records.RankDrift), first, second, count)
 
 
 @lru_cache(128)
 def decision_bins(root: str, drift_key: str, partition: str, gprune: str, base: str, bins: int) -> decisions.Bins:
     """Return the decisions of two methods by drift bin (Fig. 3)."""
-    first, second = (_get(root, "masks", key, records.PruningMasks) for key in (gprune, base))
-    magnitude = _get(root, "drift", drift_key, records.RankDrift).magnitude
-    return decisions.compare(magnitude, _get(root, "partition", partition, records.Partition), first, second, bins)
+    first, second = (_load(root, "masks", key, records.PruningMasks) for key in (gprune, base))
+    magnitude = _load(root, "drift", drift_key, records.RankDrift).magnitude
+    return decisions.compare(magnitude, _load(root, "partition", partition, records.Partition), first, second, bins)
 
 
 @lru_cache(128)
 def module_scores(root: str, primary: str, partition: str, scale: str) -> Array:
     """Return the (modules,) mean score on the primary text under a scale."""
-    scores = _get(root, "scores", primary, records.UnitScores).ffn
-    return rasa.mean_scores(scores, _get(root, "partition", partition, records.Partition), scale)
+    scores = _load(root, "scores", primary, records.UnitScores).ffn
+    return rasa.mean_scores(scores, _load(root, "partition", partition, records.Partition), scale)
 
 
 def preview(run: Run, settings: ReliabilitySettings) -> thresholds.Decision:
@@ -96,12 +96,12 @@ def preview(run: Run, settings: ReliabilitySettings) -> thresholds.Decision:
 def masks_of(run: Run, choice: whatif.LabChoice) -> PruningMasks:
     """Return the masks of a choice, composed from the run's thresholds and cached.
 
-    Raises MissingResultError if the run lacks what GPrune's masks follow from, MethodError if the
+    Raises MissingResultError if the run lacks a result that GPrune's masks need, MethodError if the
     method cannot be decided here (see `whatif.obstacle`), SettingsError if the retention is below that of the
     minimum widths of the layers.
     """
     if choice.method != "gprune":
-        # what the decisions of a run's baselines follow from
+        # the decisions of a run's baselines depend on these inputs
         inputs = f"{run.root} {run.study.to_json()} {run.graph.inputs!r}"
         return _compute_baseline_masks(RunResults((inputs,), run), choice)
     keys = [run.root, *(run.key(stages.scores, text) for text in stages.PAIR)]
@@ -153,7 +153,7 @@ def measurements(run: Run) -> list[Measurement]:
     """Return every measured perplexity of a run. Raises StoreError if a result is damaged."""
     masks, pairs = run.masks(), perplexities(run)
     # the size of a method is the same for all texts
-    sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in pairs)}
+    sizes = {method: _measure_size(run, method, masks) for method in dict.fromkeys(method for method, _ in pairs)}
     return [
         measurement(run, method, text, stages.perplexity(run.graph, method, text), *sizes[method])
         for method, text in pairs
@@ -181,7 +181,7 @@ def measurement(
         retention=retention,
         parameters=parameters,
         model=inputs.model or study.model,
-        # what fixes the windows' tokens besides their length; empty where it is not recorded
+        # together with the length, this determines the tokens of the windows; empty if it is not recorded
         content=f"{inputs.tokenizer}:{digest}" if digest else "",
         losses=value.losses,
         stamp=protocol.of_perplexity(value, details, inputs.precision, study.evaluation.windows),
@@ -199,7 +199,7 @@ def unavailable(run: Run) -> dict[str, str]:
     return reasons_by_method
 
 
-def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
+def _measure_size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
     """Return the retained fraction of the decoder's weights, else NaN, and the parameters of the model, else 0."""
     if method == comparison.DENSE:
         return 1.0, run.size.parameters if run.size else 0
@@ -220,20 +220,20 @@ def ablation_effects(run: Run) -> AblationEffect:
     """
     run.require(ablation_effect.ready(run.results), stages.masks)
     keys = (run.root, run.key(stages.masks), run.key(stages.adapted_scores), run.key(stages.drift))
-    return _diagnose(RunResults(keys, run))
+    return _compute_effects(RunResults(keys, run))
 
 
 @lru_cache(64)
-def _diagnose(results: RunResults) -> AblationEffect:
+def _compute_effects(results: RunResults) -> AblationEffect:
     return ablation_effect.diagnose(results.run.results)
 
 
 def seed_sentence(record: records.Agreement) -> str:
     """Return a sentence if modules agree less with another k-means seed than with another text, else an empty one."""
-    agreement_found, (seed, start) = agreement.mean_substitution(record), agreement.controls(record)
-    if agreement_found is None or seed is None or seed >= agreement_found[0]:
+    mean_agreement, (seed, start) = agreement.mean_substitution(record), agreement.controls(record)
+    if mean_agreement is None or seed is None or seed >= mean_agreement[0]:
         return ""
-    share = "Most" if seed < agreement_found[0] / 2 else "Part"
+    share = "Most" if seed < mean_agreement[0] / 2 else "Part"
     alone = "" if start is None else f", and the initialization alone agrees at {start:.2f} under the shared seed"
     return (
         f"{share} of the agreement comes from the shared k-means seed: with another seed on the same texts, the "
@@ -242,7 +242,7 @@ def seed_sentence(record: records.Agreement) -> str:
 
 
 def default_baseline(run: Run, names: Sequence[str]) -> str:
-    """Return the masks of the run's own metric if they are among `names`, else the first."""
+    """Return the method of the run's own metric if it is among `names`, else the first of them."""
     method = own_method(run.study.metric)
     return method if method in names else names[0]
 

@@ -23,7 +23,7 @@ class Document:
     """what was measured, on what, by which command"""
     parts: tuple[tuple[str, str], ...]
     text: str
-    """all of it, as it was written"""
+    """the whole document as Markdown"""
 
     @property
     def claims(self) -> Mapping[str, str]:
@@ -101,7 +101,7 @@ def terms_in(*texts: str) -> list[str]:
 
 
 def _position(word: str, text: str) -> int:
-    """Position of a word in a text, in singular or plural, or -1; an abbreviation must have its capitals."""
+    """Return the position of a word in a text, singular or plural, or -1; abbreviations are case-sensitive."""
     flags = re.NOFLAG if word.isupper() else re.IGNORECASE
     match = re.search(rf"(?<!\w){re.escape(word)}(es|s)?(?!\w)", text, flags)
     return match.start() if match else -1

@@ -12,7 +12,7 @@ import streamlit as st
 from gprune.analysis import paired_test
 from gprune.analysis.formatting import format_count, percent
 from gprune.analysis.verdict import OURS, method_label
-from gprune.app.server import COMMAND, current_terms
+from gprune.app.server import COMMAND, current_options
 from gprune.app.ui import (
     address,
     components,
@@ -37,7 +37,7 @@ from gprune.study.demo import demo_study
 from gprune.system.errors import GpruneError
 
 _WHOLE, _REST = "rest_of_page_whole", "rest_of_page"
-"""session key of the place that was drawn whole, and the component at its end that asks for that"""
+"""session keys: the place that is drawn in full, and the component that requests this when a reader scrolls"""
 _REST_COMPONENT = st.components.v2.component(
     "gprune_rest_of_page",
     html='<div class="rest-of-page" role="status">More below …</div>',
@@ -46,32 +46,32 @@ _REST_COMPONENT = st.components.v2.component(
 )
 _COMING = "when the run reaches this stage"
 NEW_MODULES = 20
-"""so many more modules are worth a new count"""
-_ONE_AT_A_TIME = threading.Lock()
+"""number of newly imported modules after which memory is frozen again"""
+_FREEZE_LOCK = threading.Lock()
 _settled_modules: list[int] = [0]
-"""modules that were loaded when memory was last counted as lasting"""
+"""number of loaded modules when memory was last frozen"""
 
 
 def run(sections: Mapping[str, Sequence[Any]], figures: Callable[[], SlideFigures]) -> None:
-    """Draw the frame around the page that was asked for, and the page.
+    """Draw the requested page and the frame around it.
 
     Args:
         sections: Streamlit's pages under their headings, as `page_names.SECTIONS` lists them.
-        figures: imports what the slides draw.
+        figures: imports and returns the figures of the slides.
     """
     IN_APP.set()
     page = st.navigation(dict(sections), position="hidden")
-    _require_door()
+    _require_access()
     address.apply_changes()
     place = address.open_place(page.url_path, list(page_names.page_at(page.url_path).places))
     with address.drawing_page(place):
         if st.session_state.get(_WHOLE) != place:
-            # another place begins at its top
+            # another place is shown from its top
             st.session_state.pop(_WHOLE, None)
         components.forget_clicks(place)
         components.add_style("look")
         situation = _read_situation()
-        _draw(situation, place, sections)
+        _draw_frame(situation, place, sections)
         _report_ended_jobs(situation)
         complaints, run = st.container(), current_run()
         if slides.open_slide_number():
@@ -84,10 +84,10 @@ def run(sections: Mapping[str, Sequence[Any]], figures: Callable[[], SlideFigure
     settle_memory()
 
 
-def _require_door() -> None:
-    """Show nothing to a visitor of a server that has no door: any page of any site could be one."""
-    # whoever comes over the network sends headers; a test has none
-    if current_terms() is None and len(st.context.headers):
+def _require_access() -> None:
+    """Stop drawing if the server has no access control: any website in the reader's browser could use it."""
+    # every request over the network has headers; a test has none
+    if current_options() is None and len(st.context.headers):
         words = f"Stop this server and start the app with `make app` or `{COMMAND}`."
         st.error(words, icon=":material/lock:")
         st.stop()
@@ -102,13 +102,13 @@ def _read_situation() -> work.Situation:
     return situation
 
 
-def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence[Any]]) -> None:
-    """Draw what is around the page."""
+def _draw_frame(situation: work.Situation, place: str, sections: Mapping[str, Sequence[Any]]) -> None:
+    """Draw the sidebar, and messages above the page."""
     with st.sidebar:
-        # the links stand first, and know the run that is chosen below them
+        # the links are above the choice of the run, but depend on it
         st.markdown(f"**{TOOL}**")
         links = st.container(gap="xxsmall", key="frame_pages")
-        _sidebar(situation, place)
+        _draw_sidebar(situation, place)
     with links:
         for heading, pages in sections.items():
             st.caption(heading)
@@ -124,17 +124,17 @@ def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence
 
 
 def situation() -> work.Situation:
-    """Runs and jobs as they were when the page began to draw."""
+    """Return the runs and jobs as they were when the page began to draw."""
     state: work.Situation = st.session_state[work.SITUATION]
     return state
 
 
 def current_run() -> Run | None:
-    """The run that is chosen in the frame, or None if there is none."""
+    """Return the run that is chosen in the frame, or None if there is none."""
     return situation().run_named(str(st.session_state.get(run_choice.SHOWN, "")))
 
 
-def _sidebar(situation: work.Situation, place: str) -> None:
+def _draw_sidebar(situation: work.Situation, place: str) -> None:
     if situation.runs:
         run_choice.draw_run_list(situation.runs)
     run = current_run() if situation.runs else None
@@ -153,7 +153,7 @@ def _sidebar(situation: work.Situation, place: str) -> None:
 
 
 def _draw_jobs(situation: work.Situation, current: Run | None, place: str) -> None:
-    """Draw the progress of the running job and, where it is not the run that is shown, the way there."""
+    """Draw the progress of the active jobs, and a button that shows their run if the pages show another."""
     # a run that another program computes is followed as well, and redrawn when its process is gone
     if situation.active or any(run.state == "running" for run in situation.runs):
         # imported while a job is active
@@ -220,7 +220,7 @@ def _draw_first_start(situation: work.Situation, place: str) -> None:
     if situation.active or situation.problem:
         return
     if place != "home":
-        # the first page says it below its title
+        # the first page shows this below its title
         st.markdown(f"**{TOOL}**: {PURPOSE}.")
     failed = next((job for job in situation.jobs if job.state == "failed"), None)
     if failed is not None:
@@ -236,9 +236,9 @@ def _draw_first_start(situation: work.Situation, place: str) -> None:
 
 
 def page_title(title: str, question: str) -> None:
-    """Title of a page and the question that it answers."""
+    """Draw the title of a page and the question that the page answers."""
     # Streamlit alone can run the file of a page without the frame
-    _require_door()
+    _require_access()
     st.title(title, anchor=False)
     st.caption(question)
 
@@ -264,7 +264,7 @@ def require_run() -> Run | None:
     run = current_run()
     if run is None:
         if situation().runs:
-            # the frame has said above that the run of the address is not there
+            # the frame has already shown that the run of the address is missing
             return None
         coming = situation().active
         st.caption(f"No results yet: they appear {_COMING if coming else 'here as soon as there is a run'}.")
@@ -284,7 +284,7 @@ def require_run() -> Run | None:
 
 
 def _explain_incomplete(run: Run) -> None:
-    """Say that a run stopped before its end, and offer to continue it."""
+    """Show that a run stopped before its end, and offer to continue it."""
     reason = ""
     if run.state == "failed" and run.record.get("error"):
         reason = f" It failed: {escape_error(run.record['error'])}."
@@ -295,7 +295,7 @@ def _explain_incomplete(run: Run) -> None:
     words = f"This run stopped{where}.{reason} Finished stages are kept."
     row = _offer_restart(run, words, ":material/pause_circle:", "Resume this run", "frame_continue")
     with row:
-        # going on with the same settings may only fail again
+        # the same settings may fail again
         failed = run.state == "failed"
         if failed and components.button(address.EDIT, key="frame_edit", icon=":material/edit:"):
             address.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
@@ -310,10 +310,10 @@ def _offer_restart(run: Run, message: str, icon: str, words: str, key: str, mild
 
 
 def is_rest_deferred() -> bool:
-    """Return True if the rest of a page, below its first cards, is not drawn yet; mark the end of what is.
+    """Return True if the cards below the first ones of a page are not drawn yet, and draw a marker in their place.
 
-    The first scroll draws it, or a window that is high enough to show it. If the address holds choices of the page,
-    or there is no browser, the whole page is drawn at once.
+    They are drawn when the reader scrolls, or the window is high enough to show the marker. If the address has choices
+    of the page, or there is no browser, the whole page is drawn at once.
     """
     chosen = set(st.query_params) - {*address.SHARED, *address.ALWAYS, TAB}
     if _WHOLE in st.session_state or chosen or not len(st.context.headers):
@@ -339,7 +339,7 @@ def settle_memory() -> bool:
     Frozen objects of other sessions are still freed by reference counting. Only reference cycles among them leak,
     at most once per page.
     """
-    with _ONE_AT_A_TIME:
+    with _FREEZE_LOCK:
         if len(sys.modules) < _settled_modules[0] + NEW_MODULES:
             return False
         _settled_modules[0] = len(sys.modules)
@@ -396,7 +396,7 @@ def _draw_banner(situation: work.Situation, job: Job) -> None:
         if is_result and run is not None:
             if components.button("Compare", f"ended_compare_{job.id}", icon=":material/leaderboard:"):
                 _close_banner(job.id)
-                # a job that another program has started is compared with the run at hand
+                # a job that another program has started is compared with the run that is shown
                 other = origin.name if origin is not None else st.session_state.get(work.SHOWN, "")
                 run_choice.choose_run(run.name)
                 address.compare_runs(filter(None, [run.name, other]))
@@ -410,9 +410,9 @@ def _close_banner(job_id: str) -> None:
 
 
 def describe_result(run: Run, origin: Run | None) -> str:
-    """Return the result of a run in a sentence, as Markdown: paired against a run that it was started from.
+    """Return the result of a run as a Markdown sentence: its paired change against the run that it was started from.
 
-    Where both measured no text alike it is the headline of the run.
+    If the two runs have no text measured on the same windows, return the headline of the run.
     """
     try:
         method, changes = _paired_changes(run, origin) if origin is not None and origin.name != run.name else ("", [])

@@ -1,6 +1,6 @@
-"""The running jobs in the side bar, and the one fragment that draws a page again when its run has changed.
+"""The running jobs in the sidebar, and the fragment that redraws a page when its run has changed.
 
-It exists only while a job is active. All sessions of a server share one look at runs and jobs.
+The fragment exists only while a job is active. All sessions of a server share one snapshot of runs and jobs.
 """
 
 import threading
@@ -18,11 +18,11 @@ from gprune.system.errors import GpruneError
 from gprune.system.units import duration
 
 FRESH_SECONDS = 1.0
-"""a look that is younger serves the next session as well"""
+"""maximum age of a snapshot that other sessions use as well"""
 POLL_SECONDS = 2.0
 SOONEST, LATEST, SHARE = 4.0, 20.0, 0.1
-"""stages can end faster than a page is drawn, and drawing takes its time from the run: a page rests for a
-tenth of the time that the run has taken, so that the first charts come soon and the later ones cost little"""
+"""minimum and maximum seconds between two drawings of a page, and the share of the run's elapsed time between these
+limits: first charts appear soon, and later drawings take little time from the run"""
 EVERYTHING = ("compare",)
 """pages that show more than one run, by their address"""
 _NAME_LETTERS = 40
@@ -37,39 +37,39 @@ class Snapshot:
     """on the clock of `time.monotonic`"""
 
 
-_LOOKING = threading.Lock()
-_looks: dict[str, Snapshot] = {}
+_SNAPSHOT_LOCK = threading.Lock()
+_snapshots: dict[str, Snapshot] = {}
 
 
 def shared_situation(root: str) -> work.Situation:
-    """Return runs and jobs as one of the sessions has seen them less than a second ago."""
-    with _LOOKING:
-        look, moment = _looks.get(root), time.monotonic()
-        if look is None or moment - look.at >= FRESH_SECONDS:
-            # one server looks at one cache; a second one is that of a test
-            _looks.clear()
-            look = _looks[root] = Snapshot(work.read_situation(root), time.monotonic())
-        return look.situation
+    """Return runs and jobs, as any session has read them less than FRESH_SECONDS ago."""
+    with _SNAPSHOT_LOCK:
+        snapshot, moment = _snapshots.get(root), time.monotonic()
+        if snapshot is None or moment - snapshot.at >= FRESH_SECONDS:
+            # one server uses one cache; only tests use a second one
+            _snapshots.clear()
+            snapshot = _snapshots[root] = Snapshot(work.read_situation(root), time.monotonic())
+        return snapshot.situation
 
 
 def follow(situation: work.Situation, page: str, run_name: str) -> None:
-    """Draw the first active job, and the page again when something of it has changed."""
-    whose = None if page in EVERYTHING else run_name
+    """Draw the first active job, and redraw the page when a job or the run has changed."""
+    watched_run = None if page in EVERYTHING else run_name
     polled = address.fragment(_watch, POLL_SECONDS)
-    polled(situation.root, whose, situation.states, situation.stage_counts(whose), time.monotonic())
+    polled(situation.root, watched_run, situation.states, situation.stage_counts(watched_run), time.monotonic())
 
 
-def _watch(root: str, whose: str | None, states: str, stages: str, drawn_at: float) -> None:
+def _watch(root: str, watched_run: str | None, states: str, stages: str, drawn_at: float) -> None:
     situation = shared_situation(root)
     rested = time.monotonic() - drawn_at >= redraw_interval(situation.active)
-    if situation.states != states or (rested and situation.stage_counts(whose) != stages):
+    if situation.states != states or (rested and situation.stage_counts(watched_run) != stages):
         st.rerun()
     if situation.active:
         job = situation.active[0]
-        words, share = _progress(situation, job)
+        words, share = _describe_progress(situation, job)
         name = escape(shorten(job.label, _NAME_LETTERS, placeholder=" …"))
         more = f" and {len(situation.active) - 1} more" if len(situation.active) > 1 else ""
-        # one line, one bar: what stands around it does not move when a stage ends
+        # always one line and one bar, so that nothing around them moves when a stage ends
         st.progress(share, text=f":material/hourglass_top: **{name}**{more}  \n{words[-1]}")
 
 
@@ -82,12 +82,12 @@ def redraw_interval(active: list[Job]) -> float:
 
 def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
     """Return a sentence about an active job, and its finished share in [0, 1]."""
-    words, share = _progress(situation, job)
+    words, share = _describe_progress(situation, job)
     return f":material/hourglass_top: **{escape(job.label)}** {': '.join(words[:-1])}", share
 
 
-def _progress(situation: work.Situation, job: Job) -> tuple[list[str], float]:
-    """Return what a job does, in the words of a sentence and last of all in a few, and its finished share."""
+def _describe_progress(situation: work.Situation, job: Job) -> tuple[list[str], float]:
+    """Return the parts of a sentence on a job, the last of which is a short form, and its finished share."""
     if job.state == "queued":
         position = f"is queued at position {job.position or 1}"
         return [position, position], 0.0

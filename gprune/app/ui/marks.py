@@ -1,4 +1,4 @@
-"""Shared parts of figures: lines, bars, scales and whiskers, cells that can be clicked, and what is selected."""
+"""Shared parts of figures: lines, bars, scales and whiskers, clickable cells, and the mark of the selection."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,9 +13,9 @@ from gprune.app.ui.panel import Selection
 from gprune.records import Array
 
 RING = "#E4007C"
-"""outline of what is selected: stands out on light and dark ground and is no method's or text's hue"""
+"""outline of the selection: visible on light and dark background, and not the hue of a method or a text"""
 EXCESS = "rgba(176, 48, 92, 0.22)"
-"""the hue of a pair of texts, thin enough for lines to show through"""
+"""the hue of a pair of texts, transparent so that lines show through"""
 NONE = -1
 """stands for no module or no neuron in a mark's custom data"""
 
@@ -27,7 +27,7 @@ def unit_data(layer: Array | int, module: Array | int = NONE, neuron: Array | in
 
 
 def layer_data(layers: Iterable[int]) -> list[list[int]]:
-    """The same for marks that stand for a layer each, as a list."""
+    """Return the custom data of marks that stand for a layer each, as a list."""
     return [[layer, NONE, NONE] for layer in layers]
 
 
@@ -43,19 +43,19 @@ def add_cells(
 ) -> None:
     """Add invisible marks over a heat map's cells, because a heat map cannot be clicked.
 
-    The browser draws one of them and finds the others by their positions: thousands of drawn ones are slow.
-    `x`, `y`, `layers` and `modules` (selected by a click) are (cells,); `values` (cells,) or (cells, several)
-    are `%{customdata[3]}` and on of `hover`, a template of Plotly; `position` is row and col of the panel.
+    The browser draws only one of them and finds the others by position, because drawing thousands is slow.
+    `x`, `y`, `layers` and `modules` (selected by a click) are (cells,). `values`, (cells,) or (cells, several), are
+    `%{customdata[3]}` and the following in `hover`, a template of Plotly. `position` is row and col of the panel.
     """
     data = np.column_stack([unit_data(layers, modules), values]).astype(np.float32)
     marker = {"symbol": "square", "size": 16, "opacity": 0, "maxdisplayed": 1}
     add_points(figure, x, y, marker, f"{hover}<extra></extra>", customdata=data, showlegend=False, **position)
-    # pixels from a mark to the corner of its cell, however large: the nearest mark is that of the cell
+    # larger than the distance in pixels from a mark to the corner of its cell, so the nearest mark is found
     figure.update_layout(hoverdistance=80)
 
 
 def add_outline(figure: go.Figure, x: float, y: float) -> None:
-    """Frame the cell of a heat map that is selected."""
+    """Draw a frame around the selected cell of a heat map."""
     corners = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
     figure.add_shape(type="rect", **corners, line={"color": RING, "width": 3}, layer="above")
 
@@ -102,13 +102,13 @@ def heat_map(z: Array, x: Any, y: Any, title: str, **more: Any) -> go.Figure:
 
 
 def add_bars(figure: go.Figure, x: Any, y: Any, name: str, color: str | list[str], hover: str, **more: Any) -> None:
-    """Draw bars of a colour under a name; `hover` as of `curve`, `more` are further options of the trace."""
+    """Draw bars of a colour under a name; `hover` is as in `add_curve`, and `more` has options of the trace."""
     box = hover if "<extra>" in hover else f"{hover}<extra>{name}</extra>"
     figure.add_bar(x=x, y=y, name=name, marker={"color": color}, hovertemplate=box, **more)
 
 
 def colorbar(title: str, **more: Any) -> dict[str, Any]:
-    """The scale beside a heat map, with its title along it."""
+    """Return the colour bar of a heat map, with its title along it."""
     return {"title": {"text": title, "side": "right"}, "thickness": 12} | more
 
 
@@ -155,7 +155,7 @@ def plot_slopes(movers: Movers, height: int, chosen: int | None = None, texts: S
     up = movers.second > movers.first
     for text, color, members in ((texts[0], TEXT_A, ~up), (texts[1], TEXT_B, up)):
         if members.any():
-            figure.add_trace(_lines(movers, np.flatnonzero(members), f"higher on {text}", color))
+            figure.add_trace(_slope_trace(movers, np.flatnonzero(members), f"higher on {text}", color))
         x, side, shift = (1.0, "right", 8) if color == TEXT_B else (0.0, "left", -36)
         position = {"x": x, "xref": "paper", "xanchor": side, "xshift": shift, "y": 1.02, "yref": "paper"}
         words = f"higher here: {int(members.sum())}"
@@ -167,8 +167,8 @@ def plot_slopes(movers: Movers, height: int, chosen: int | None = None, texts: S
     return figure.update_yaxes(range=[-0.03, 1.03], tickvals=[0, 0.25, 0.5, 0.75, 1])
 
 
-def _lines(movers: Movers, members: np.ndarray, name: str, color: str) -> go.Scatter:
-    """One trace for all lines of a hue, broken between neurons."""
+def _slope_trace(movers: Movers, members: np.ndarray, name: str, color: str) -> go.Scatter:
+    """Return one trace for all lines of a hue, broken between neurons."""
     ends = zip(movers.first[members], movers.second[members], strict=True)
     neuron = np.repeat(movers.neurons[members], 3)
     moves = np.repeat(movers.second[members] - movers.first[members], 3)

@@ -32,7 +32,7 @@ NAMES = {
     "report": "Report",
     "help": "Help",
 }
-"""what is shown, by the package that draws it"""
+"""title by the module that draws it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,15 @@ class Page:
     """A page of the app."""
 
     url: str
-    """the last part of its address; the first page stands at the root as well"""
+    """the last part of its address; the first page is also at the root"""
     file: str
-    """what Streamlit calls it"""
+    """its file, by which Streamlit identifies it"""
     name: str
     icon: str
     question: str
-    """what it answers, in a few words"""
+    """the question that it answers, in a few words"""
     places: dict[str, str]
-    """what its tabs are called, by place, that of the first open by itself; the only place has no tab"""
+    """labels of its tabs by place; the first is open by default, and a single place has no tab"""
 
 
 def _page(url: str, stem: str, name: str, icon: str, question: str, places: dict[str, str]) -> Page:
@@ -115,12 +115,12 @@ def first(url: str) -> str:
 
 
 def tab(place: str) -> dict[str, str]:
-    """Return what the address of a page holds for it to show a place; nothing for its first."""
+    """Return the query that opens a place on its page; empty for the default place."""
     return {} if first(PAGE_OF[place].url) == place else {TAB: place}
 
 
 def describe_place(place: str) -> str:
-    """Return a place as a sentence names it: `Drift page, Module agreement tab`."""
+    """Return a place in words: `Drift page, Module agreement tab`."""
     page_of_place = PAGE_OF[place]
     return f"{page_of_place.name} page" + (
         f", {page_of_place.places[place]} tab" if len(page_of_place.places) > 1 else ""

@@ -105,7 +105,7 @@ class Panel:
     caption: str = ""
     """one line on how to read it"""
     action: str = ""
-    """one line on what a click does, for pages; a report does not say it"""
+    """one line on what a click does, shown on pages and not in reports"""
     title: str = ""
     """the finding; empty for the heading of the card"""
     how: str = ""
@@ -142,12 +142,12 @@ class PanelFunction(Generic[P]):
         """Make the panel of a run, the first argument."""
         drawn_panel = self.make(*args, **options)
         if self.clicked:
-            # a clicked mark does not fade the others: what is selected is marked by the page
+            # a clicked mark does not fade the others: the page itself marks the selection
             for trace in drawn_panel.figure.data:
                 if trace.type in ("scatter", "scattergl", "bar"):
                     opacity = trace.marker.opacity
                     trace.unselected = {"marker": {"opacity": 1.0 if opacity is None else opacity}}
-        # what begins with `_` a page has at hand: it follows from the others
+        # an option that begins with `_` follows from the others; a page passes it to avoid computing it again
         options_given = {option: value for option, value in options.items() if option[0] != "_"}
         changed = {option: value for option, value in options_given.items() if value != self.options[option]}
         return replace(drawn_panel, title=drawn_panel.title or self.heading, code=Call(self.name, changed))
@@ -160,7 +160,7 @@ class PanelFunction(Generic[P]):
 
 
 KNOWN: dict[str, PanelFunction[...]] = {}
-"""every figure by its name; the pages' modules enter theirs when they are loaded"""
+"""every figure by its name; a module adds its figures when it is imported"""
 
 
 def panel(
@@ -188,7 +188,7 @@ def panel(
             if parameter.kind is parameter.KEYWORD_ONLY and parameter.name[0] != "_"
         ]
         options = {parameter.name: parameter.default for parameter in keywords} | dict(group or {})
-        read_options = reads if callable(reads) else _from(reads or {})
+        read_options = reads if callable(reads) else _reader_of(reads or {})
         function = PanelFunction(name, card, heading, make, options, read_options, clicked or "selected" in options)
         KNOWN[name] = function
         return function
@@ -196,8 +196,8 @@ def panel(
     return declared
 
 
-def _from(reads: Mapping[str, str]) -> Asked:
-    """Return the options that an address sets under their keys."""
+def _reader_of(reads: Mapping[str, str]) -> Asked:
+    """Return a function that reads options from their keys in the address."""
 
     def read_options(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         set_options = {option: values.get(key) for option, key in reads.items()}

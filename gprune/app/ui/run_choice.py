@@ -26,18 +26,18 @@ _ROOM = 25
 _LONGEST = 40
 """letters of a setting in a label"""
 _LABEL, _DELETED = "frame_run_label", "frame_run_deleted"
-"""what the run that is shown is called; name and label of one that was deleted while it was shown"""
+"""session keys: the label of the shown run, and name and label of a run that was deleted while it was shown"""
 
 
 def labels(runs: list[Run]) -> dict[str, str]:
-    """Readable names of runs, by the name of their folder.
+    """Return readable labels of runs, by the name of their folder.
 
     A label has the name or model, the state if the run is not done, and settings that are not the default. Runs with
     equal labels get the settings in which they differ, or else a short hash, so that labels fit a narrow list.
     """
-    labels_by_name = {run.name: _words(run) for run in runs}
-    _tell_apart(runs, labels_by_name)
-    # no two are called alike: a browser speaks of a run by its label
+    labels_by_name = {run.name: _base_label(run) for run in runs}
+    _append_differences(runs, labels_by_name)
+    # labels are unique, because a browser identifies a run by its label
     for words in (lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
         times = Counter(labels_by_name.values())
         for run in runs:
@@ -46,8 +46,8 @@ def labels(runs: list[Run]) -> dict[str, str]:
     return labels_by_name
 
 
-def _tell_apart(runs: list[Run], labels_by_name: dict[str, str]) -> None:
-    """Add to the names of runs that share one in which settings they differ."""
+def _append_differences(runs: list[Run], labels_by_name: dict[str, str]) -> None:
+    """Append the settings in which runs with equal labels differ to these labels."""
     groups = defaultdict(list)
     for run in runs:
         groups[labels_by_name[run.name]].append(run)
@@ -60,7 +60,7 @@ def _tell_apart(runs: list[Run], labels_by_name: dict[str, str]) -> None:
 
 
 def _label_setting(run: Run, field: str, value: str) -> str:
-    """A setting as a label names it."""
+    """Return the text of a setting in a label."""
     study = run.study
     if field == "metric":
         return label(study.metric)
@@ -78,13 +78,13 @@ def _label_setting(run: Run, field: str, value: str) -> str:
     return shorten(words, _LONGEST, placeholder=" …")
 
 
-def _words(run: Run) -> str:
+def _base_label(run: Run) -> str:
     study = run.study
     parts = [run.title or short(study.model)]
     if run.state != "done":
         parts.append(run.state or "state unknown")
     if run.about.name:
-        # whoever named it knows what tells it apart
+        # a name given by hand is distinctive enough
         return " · ".join(parts)
     rule = thresholds.describe_rule(study.reliability)
     if study.reliability != ReliabilitySettings() and rule not in parts[0]:
@@ -97,17 +97,17 @@ def _words(run: Run) -> str:
 
 
 def choose_run(name: str) -> None:
-    """Show another run from the next drawing of the frame on."""
+    """Select the run that the frame and the pages show when they are drawn next."""
     address.set_value(RUN, name)
 
 
 def forget_run(name: str, left: list[Run]) -> None:
-    """Show another of the runs that are left, the newest first, where the deleted run is the one shown."""
+    """Select the default run of the runs that are left if the deleted run is the shown one."""
     if st.session_state.get(SHOWN) == name:
-        address.set_value(RUN, _default(left))
+        address.set_value(RUN, _default_name(left))
 
 
-def _default(runs: list[Run]) -> str:
+def _default_name(runs: list[Run]) -> str:
     """Return the name of the default run; empty if there is none."""
     listed = [run for run in runs if not run.about.hidden] or runs
     independent, _ = _split_studies(listed)
@@ -117,21 +117,21 @@ def _default(runs: list[Run]) -> str:
 
 def draw_run_list(runs: list[Run]) -> None:
     """Draw the choice of the run, kept in the address by its folder's name."""
-    default = _default(runs)
+    default = _default_name(runs)
     # always there, so that a copied address shows the same run to whoever opens it later
     name = address.read_text(RUN, default)
     is_known = any(run.name == name for run in runs)
     chosen = name if is_known else default
     if is_known:
-        # what is shown stays when another run becomes the preferred one
+        # the shown run stays when another run becomes the default
         address.set_value(RUN, chosen)
         st.session_state[_LABEL] = labels(runs)[chosen]
     elif st.session_state.get(SHOWN) == name:
-        # it was there when this tab was last drawn
+        # the run existed when this session was last drawn
         st.session_state[_DELETED] = (name, st.session_state.get(_LABEL, name))
-    # no page shows the numbers of a run that was not asked for
+    # pages show no other run instead of the requested one
     st.session_state[SHOWN] = chosen if is_known else ""
-    _selector(runs, chosen if is_known else None)
+    _draw_selector(runs, chosen if is_known else None)
 
 
 def explain_missing(runs: list[Run]) -> None:
@@ -145,12 +145,12 @@ def explain_missing(runs: list[Run]) -> None:
     else:
         st.warning(f"The run {escape(wanted_name)} of the address is not in this cache.")
     if runs:
-        nearest = next(iter(get_close_matches(wanted_name, [run.name for run in runs], n=1)), _default(runs))
+        nearest = next(iter(get_close_matches(wanted_name, [run.name for run in runs], n=1)), _default_name(runs))
         words = f"Open “{escape(labels(runs)[nearest])}”"
         components.action_button(words, "frame_go_on", "", choose_run, nearest)
 
 
-def _selector(runs: list[Run], chosen: str | None) -> None:
+def _draw_selector(runs: list[Run], chosen: str | None) -> None:
     """Draw the list of runs and, below it, the switch for the runs of studies."""
     independent, of_studies = _split_studies([run for run in runs if not run.about.hidden])
     offered = {run.name: run for run in listed_runs(runs, (chosen,) if chosen else ())}

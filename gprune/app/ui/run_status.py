@@ -88,10 +88,10 @@ def run_outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
     if progress.stage in run.expected_seconds:
         order = list(run.expected_seconds)
         ended |= set(order[: order.index(progress.stage)])
-    # from when the stages began: a process that starts has yet to load its libraries
+    # count from the start of the stages: the process first loads its libraries
     seconds = seconds_since(run.record.get("started"))
     elapsed_of_job = progress.elapsed or 0.0
-    # a start in the future is of a clock that was set back since
+    # a start in the future means that the clock was set back since
     elapsed = min(seconds, elapsed_of_job) if seconds >= 0 else elapsed_of_job
     # proportions become seconds once this run has timed a batch
     from_cache = run.record.get("expected_from_cache", True)
@@ -100,7 +100,7 @@ def run_outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
 
 
 def pack_reason(run: Run, title: str) -> str:
-    """Explain why the pack of a run lacks a result, and how to get it; empty if that is not the reason."""
+    """Return why the pack of a run lacks a result, and the remedy; empty if the pack did not leave it out."""
     from gprune.pipeline.packs import STEP, TEXTS
 
     stage_by_name = stages_by_name(run.graph)
@@ -129,7 +129,7 @@ def no_model(run: Run) -> str:
 
 
 def missing_inputs(run: Run) -> str:
-    """Explain why nothing can be computed for a packed run on this machine; empty if something can."""
+    """Return why nothing can be computed for a packed run on this machine; empty if model and texts are available."""
     if not run.packed:
         return ""
     try:
@@ -140,9 +140,9 @@ def missing_inputs(run: Run) -> str:
 
 
 def require_inputs(root: str, study: Study) -> None:
-    """Refuse to compute a study whose model is missing: a job would only fail after a while.
+    """Refuse to compute a study whose model is missing, because its job would fail later.
 
-    Raises ModelError if the model is missing, or a text of a model that is known from packs alone.
+    Raises ModelError if the model is missing or, for a model that only packs contain, a text is missing.
     """
     runs = [run for run in all_runs(root)[0] if run.study.model == study.model]
     if runs and all(run.packed for run in runs):

@@ -1,4 +1,4 @@
-"""The one selection that every page marks: a layer, a module in it, a neuron in it."""
+"""The selection that every page marks: a layer, and optionally a module or a neuron of it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,14 +13,14 @@ from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import GpruneError
 
 PLACE = "inspector"
-"""where units are looked at"""
+"""the place that shows the selected unit"""
 _LONGEST = 80
-"""characters of what is searched for"""
+"""maximum number of characters of a search"""
 _ERROR, _ON_THE_WAY = "find_error", "find_on_the_way"
 
 
 def requested_selection() -> Selection:
-    """Return what was selected, whether or not the run at hand has it."""
+    """Return the selection in the address, even if the current run lacks a part of it."""
     layer, module, neuron = (address.read_index(key) for key in KEYS)
     return Selection(layer, module, neuron) if layer is not None else Selection()
 
@@ -36,8 +36,8 @@ def select(layer: int | None, module: int | None = None, neuron: int | None = No
     address.set_values(dict(zip(KEYS, parts, strict=True)))
 
 
-def of_point(point: dict[str, Any]) -> None:
-    """Select what a mark stands for: its custom data begin with layer, module, neuron, -1 for none."""
+def select_mark(point: dict[str, Any]) -> None:
+    """Select the unit of a clicked mark, whose custom data begin with layer, module and neuron, -1 for none."""
     parts_sent = custom_data(point)[: len(KEYS)]
     parts = [int(value) if int(value) >= 0 else None for value in parts_sent]
     if parts and parts[0] is not None:
@@ -45,7 +45,7 @@ def of_point(point: dict[str, Any]) -> None:
 
 
 def custom_data(point: dict[str, Any]) -> list[Any]:
-    """Return what a chart has stored with a clicked mark, in order."""
+    """Return the custom data of a clicked mark as a list."""
     data = point.get("customdata")
     # an array that went to the browser as bytes comes back as numbered entries
     return list(data.values() if isinstance(data, dict) else data or [])
@@ -69,7 +69,7 @@ def _take_layer(key: str) -> None:
 
 
 def draw_table(frame: pd.DataFrame, key: str, after: Callable[[], None] | None = None, **options: Any) -> None:
-    """A table in which a chosen row selects, and `after` is called; see KEYS for the columns that count."""
+    """Draw a table; a click on a row selects the unit in its columns KEYS, and then calls `after`."""
 
     def take(row_number: int) -> None:
         row = frame.iloc[row_number]
@@ -81,7 +81,7 @@ def draw_table(frame: pd.DataFrame, key: str, after: Callable[[], None] | None =
 
 
 def draw_chip(run: Run) -> None:
-    """Draw what is selected as a button that clears it."""
+    """Draw the selection as a button that clears it."""
     wanted_unit = requested_selection()
     if not wanted_unit:
         return
@@ -103,25 +103,25 @@ def warn_of_missing(run: Run, slot: Any) -> None:
 
 
 def draw_search(run: Run) -> None:
-    """Draw the field in the frame that finds a unit; the page that shows units has one of its own."""
+    """Draw the search field of the sidebar, except on the Inspector, which has its own."""
     if address.current_page() == PLACE:
         st.session_state.pop(_ON_THE_WAY, None)
         return
     if st.session_state.get(_ON_THE_WAY):
-        # what a page sends while it is still being built can overtake the change to another one
+        # a message of a page that is still being built can interrupt the change to another page
         address.open_page(PLACE)
     search_field(run, "frame_find", placeholder="Find a neuron: L5N688", label_visibility="collapsed")
 
 
 def search_field(run: Run, key: str, **options: object) -> None:
-    """Draw the field under a key of its own, and below it why nothing was found."""
+    """Draw the field that finds a unit, and below it the reason if the last search failed."""
     st.text_input("Find", key=key, on_change=_find, args=(run, key), **options)  # type: ignore[call-overload]
     if problem := st.session_state.pop(_ERROR, ""):
         st.error(escape_error(problem), icon=":material/search_off:")
 
 
 def _find(run: Run, key: str) -> None:
-    # the field says no limit, for which a side bar has no room
+    # the field itself has no limit, because the sidebar has no room to display it
     typed = str(st.session_state.get(key) or "")[:_LONGEST]
     if typed.strip():
         address.defer_change(key, lambda: _find_unit(run, key, typed))

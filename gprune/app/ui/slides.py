@@ -23,7 +23,7 @@ SLIDE = "slide"
 _LETTERS = 21
 _FEW = 4
 _BESIDE = {"orientation": "v", "x": 1.01, "xanchor": "left", "y": 1.0, "yanchor": "top"}
-"""a longer legend stands beside the figure, which is wide, and not below it"""
+"""position of a longer legend: next to the figure, which is wide"""
 _LARGER = 1.7
 """factor by which lines and marks are larger"""
 # The slide that was asked for last is one value of the browser. With a button for each number, two presses while a
@@ -41,7 +41,7 @@ class Slide:
     """One slide."""
 
     place: str
-    """the place behind it, as addresses call it"""
+    """the place that Escape opens, as in addresses"""
     title: str
     """its question"""
     finding: Callable[[Run], str]
@@ -50,7 +50,7 @@ class Slide:
     """name of its figure; the last slide has the retention curve"""
 
     def sentence(self, run: Run | None) -> str:
-        """Return the sentence, or why there is none; raises GpruneError if a result is damaged."""
+        """Return the sentence, or the reason why there is none. Raises GpruneError if a result is damaged."""
         if run is None:
             active = work.read_situation(root()).active
             return "The first run has just begun." if active else "There is no run yet."

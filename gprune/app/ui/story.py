@@ -74,7 +74,7 @@ def _outcome(run: Run) -> Opponents | None:
 
 @lru_cache(32)
 def headline(run: Run) -> Headline:
-    """Return the main result in one sentence: the cost of pruning, else the shift of ranks, else that there is none.
+    """Return the main result in one sentence: the cost of pruning, else the rank drift, else that nothing is measured.
 
     Raises StoreError if a result is damaged.
     """
@@ -124,7 +124,7 @@ def drift_distributions(run: Run) -> list[ranks.Distribution]:
 
 
 def find_movers(run: Run, layer: int | None, among: int | None) -> ranks.Movers:
-    """Return the neurons of a layer that shift most, and the neuron `among`; the default layer drifts most."""
+    """Return the neurons that shift most in a layer, by default the one that drifts most, and the neuron `among`."""
     first, second = (run.key(stages.scores, role) for role in stages.PAIR)
     return _movers(run.root, run.key(stages.drift), first, second, layer, among)
 
@@ -140,12 +140,12 @@ def _movers(
 
 
 def drift_finding(run: Run) -> str:
-    """Say how far ranks shift."""
+    """Return a sentence on how far ranks shift."""
     return verdict.drift_finding(drift_distributions(run))
 
 
 def agreement_finding(run: Run) -> str:
-    """Say whether the modules survive another text."""
+    """Return a sentence on whether the modules stay the same with another text."""
     comparisons = stages.agreements(run.graph).values()
     if not run.study.substitute and not any(map(run.has_result, comparisons)):
         return "This run has no third text, so its modules are not compared with those of another text."
@@ -153,17 +153,17 @@ def agreement_finding(run: Run) -> str:
 
 
 def adaptation_counts(run: Run) -> thresholds.Counts:
-    """Count what RASA decided. Raises MissingResultError if it has not decided yet."""
+    """Return the numbers of modules and neurons that RASA adapts. Raises MissingResultError if it has not run yet."""
     return thresholds.count(run.load(stages.modules), run.load(stages.adapted_scores))
 
 
 def adapted_finding(run: Run) -> str:
-    """Say how many modules are adapted."""
+    """Return a sentence on how many modules are adapted."""
     return verdict.adaptation_finding(adaptation_counts(run))
 
 
 def budget_finding(run: Run) -> str:
-    """Say where GPrune keeps more, and where less, than the method of its metric.
+    """Return a sentence on where GPrune keeps more, and where less, than its main baseline.
 
     Raises MissingResultError if the run has no masks.
     """
@@ -191,12 +191,12 @@ def drift_bins(run: Run, other: str) -> Bins:
 
 
 def comparison_finding(run: Run) -> str:
-    """Say how GPrune compares with the best baseline and the best control on every text."""
+    """Return sentences on how GPrune compares with the best baseline and the best control on every text."""
     return _comparison(run, run.study.evaluation.texts, "the perplexity of GPrune")
 
 
 def unseen_finding(run: Run) -> str:
-    """Say how GPrune compares with the best other method on the text of the headline, an unseen one if possible."""
+    """Return sentences on how GPrune compares with other methods on the headline's text, an unseen one if possible."""
     text, _ = headline_measurements(run)
     return _comparison(run, (text,), f"the perplexity of GPrune on {short_text(run.study, text)}")
 
@@ -209,7 +209,7 @@ def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
 
 
 def retention_finding(run: Run) -> str:
-    """Say how much GPrune, or else the first method, raises perplexity on the text of the headline."""
+    """Return a sentence on how much GPrune, or else the first method, raises perplexity on the headline's text."""
     text, cells = headline_measurements(run)
     by_name = {item.method: item for item in cells}
     dense = by_name.get(DENSE)

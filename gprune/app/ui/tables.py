@@ -1,4 +1,4 @@
-"""Tables of the pages, whose toolbar downloads a CSV without spreadsheet formulas, as the app's own CSV."""
+"""Tables of the pages; their CSV downloads, also from Streamlit's toolbar, contain no spreadsheet formulas."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -13,9 +13,9 @@ from gprune.evaluation.protocol import Marks, Stamp
 
 _HEAD_PIXELS, ROW_PIXELS = 38, 35
 _MOST_STAMPS = 3
-"""protocols of figures that are written out below a table"""
+"""maximum number of measurement protocols that are written below a table"""
 _LINE_PIXELS, _LETTERS = 22, 48
-"""height of a line of words, and how many letters of a cell stand in one"""
+"""height of a line of text, and number of letters of a cell that fit into one"""
 
 
 def show(

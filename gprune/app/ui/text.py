@@ -15,7 +15,7 @@ _ICON = re.compile(r"(?<!\\):(material/\w+|[a-z]+-badge):?")
 _SPACE_OF_NUMBER = re.compile(r"(?<=\d) (?=[±×])|(?<=[±≈≤≥=<>]) (?=\d)")
 _LETTER = re.compile(r"(?<![\w|-])[ABC](?![\w|-])")
 _JOINER = "\u2060"
-"""stands between two letters without being seen"""
+"""invisible character between two letters"""
 
 
 def escape(text: object) -> str:
@@ -31,7 +31,7 @@ def _escape_line(line: str) -> str:
 
 
 def strip_markdown(text: str) -> str:
-    """Return Markdown of this module and the pages as one line without its signs."""
+    """Return Markdown of the pages as one line of plain text."""
     line = _ICON.sub("", text.replace(_JOINER, ""))
     line = re.sub(r"(?<!\\)(\*\*|`)", "", line)
     return " ".join(_ESCAPED.sub(r"\1", line).split())
@@ -71,13 +71,13 @@ def from_figure(text: object) -> str:
 
 
 def short(text: str, width: int = 22) -> str:
-    """A name without its folders and options, cut for narrow labels."""
+    """Return a name without its folders and options, cut to `width` letters for narrow labels."""
     last = study.short(text.partition("#")[0]) or text
     return last if len(last) <= width else last[: width - 1] + "…"
 
 
 def short_text(settings: study.Study, text: str, width: int = 22) -> str:
-    """Return the name that a study gives a text, else its file, cut for narrow labels."""
+    """Return the study's name of a text, by default its file name, cut to `width` letters for narrow labels."""
     return short(settings.text_name(text), width)
 
 

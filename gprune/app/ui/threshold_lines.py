@@ -20,7 +20,7 @@ from gprune.app.ui.marks import RING
 from gprune.records import Array, ModuleStatistics
 
 SCRIPTS = ("moving.js", "counting.js", "drawing.js")
-"""put together as one module"""
+"""files that are joined into one module"""
 _COMPONENT = st.components.v2.component(
     "gprune_threshold_lines",
     html=components.read_asset("threshold_lines.html"),
@@ -28,7 +28,7 @@ _COMPONENT = st.components.v2.component(
     js="\n".join(map(components.read_asset, SCRIPTS)),
 )
 STEPS = 200
-"""snaps of a quantile"""
+"""number of steps between the quantiles 0 and 1"""
 COLORS = (GREY, TEXT_A, TEXT_B)
 """of modules that are unchanged, adapted but still scored from A, re-scored from B"""
 
@@ -42,7 +42,7 @@ class Lines:
     score_quantile: float
     """in [0, 1]"""
     selection: str
-    """the rule: drift_and_score, drift, or another, to which no line applies"""
+    """the rule: drift_and_score, drift, or another rule, which has no lines"""
     log: bool
     """whether the score is drawn on a log scale"""
 
@@ -60,19 +60,19 @@ def draw(
 ) -> None:
     """Draw the scatter of modules with its draggable lines.
 
-    `from_auxiliary` is (modules,) bool, scored from B if adapted; `selected` is an index over all layers, -1
-    for none; `on_lines` receives both quantiles when a line is released, `on_module` the index that is
-    clicked.
+    `from_auxiliary` is (modules,) bool, True for modules that are scored from B if adapted; `selected` is an index
+    over the modules of all layers, -1 for none. `on_lines` receives both quantiles when a line is released, and
+    `on_module` the index of a clicked module.
     """
 
-    def released() -> None:
+    def handle_release() -> None:
         message = st.session_state[key].get("lines")
         sent = message if isinstance(message, dict) else {}
         drift, score = (_snap_quantile(sent.get(name)) for name in ("drift", "score"))
         if drift is not None and score is not None:
             on_lines(drift, score)
 
-    def clicked() -> None:
+    def handle_click() -> None:
         index = st.session_state[key].get("module")
         if isinstance(index, (int, float)) and 0 <= index < len(statistics.size):
             on_module(int(index))
@@ -81,8 +81,8 @@ def draw(
         key=key,
         data=_data(statistics, from_auxiliary, lines, selected, alt),
         height="content",
-        on_lines_change=released,
-        on_module_change=clicked,
+        on_lines_change=handle_release,
+        on_module_change=handle_click,
     )
 
 

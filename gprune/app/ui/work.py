@@ -1,4 +1,4 @@
-"""Jobs as the pages see them: what is running now, starting one, and the form that offers one."""
+"""Jobs of the pages: the active jobs, the start of a job, and the form that offers a job."""
 
 import os
 import shlex
@@ -48,7 +48,7 @@ class Situation:
         return [job for job in self.jobs if job.active]
 
     def run_named(self, name: str) -> Run | None:
-        """A run by name."""
+        """Return a run by name, or None if there is none."""
         return next((run for run in self.runs if run.name == name), None)
 
     @property
@@ -108,7 +108,7 @@ def start(root: str, study: Study, arguments: tuple[str, ...] = (), origin: str 
 
 
 def start_button(words: str, key: str, root: str, study: Study, place: Any = None, **look: Any) -> None:
-    """Draw the button that submits a study, in a place if one is given; see `start` and `st.button`."""
+    """Draw the button that submits a study, in the container `place` if it is given; see `start` and `st.button`."""
     with place or nullcontext():
         clicked = components.button(words, key=key, icon=":material/play_arrow:", **look)
     if clicked and start(root, study) is not None:
@@ -122,7 +122,7 @@ def begin_job(root: str, study: Study, title: str, arguments: tuple[str, ...], o
         state = st.session_state
         state[FOLLOWED] = state.get(FOLLOWED, set()) | {job.id}
         state[ORIGINS] = state.get(ORIGINS, {}) | {job.id: origin or state.get(SHOWN, "")}
-        # a job waits for its device by itself, so that nobody knows here when it begins
+        # the job waits for its device, so its start time is not known here
         st.toast(f"Submitted: {escape(job.label)}")
         return job
     return None
@@ -162,13 +162,13 @@ def run_of_active_job(situation: Situation, job: Job) -> Run | None:
     if run is None or job.started is None:
         return None
     began = seconds_since_1970(run.record.get("started"))
-    # a record's start is in whole seconds; one in the future is of a clock that was set back since
+    # a record's start is in whole seconds; a start in the future means that the clock was set back since
     is_of_job = job.started - 1.0 <= began <= time.time() + 1.0
     return run if is_of_job or run.state == "running" else None
 
 
 def draw_job_form(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
-    """Draw the state of the job that its arguments name, its command, and the button that starts it."""
+    """Draw the state of the job with these arguments, its command, and the button that starts it."""
     active = draw_job_state(run, arguments)
     st.code(shlex.join(["python", "-m", "gprune", *arguments]), language="bash", wrap_lines=True)
     if not active:
@@ -187,7 +187,7 @@ def draw_job_state(run: Run, arguments: tuple[str, ...]) -> bool:
 
 
 def draw_job_start(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
-    """Draw the button that starts the job that its arguments name."""
+    """Draw the button that starts the job with these arguments."""
     if not components.button(words, key=key, icon=":material/play_arrow:"):
         return
     if begin_job(run.root, run.study, f"{title}: {job_label(run.study)}", arguments) is not None:
@@ -205,7 +205,7 @@ def _describe_state(run: Run, job: Job) -> str:
 
 
 def warn_left_out_tasks(run: Run) -> None:
-    """Say of every task that could not be measured why."""
+    """Show the reason for each task that could not be measured."""
     for task, reason in run.missing_tasks.items():
         st.warning(
             f"{escape(run_status.task_label(task))} was left out: {escape_error(reason)}", icon=":material/warning:"
@@ -213,7 +213,7 @@ def warn_left_out_tasks(run: Run) -> None:
 
 
 def offer_tasks(run: Run, key: str) -> None:
-    """Say that there is no accuracy, and offers what needs no data."""
+    """Show that no task is measured, and offer the built-in questions, which need no data."""
     if not run.complete and run_status.is_live(run):
         st.info(
             "This run is still running. Its accuracies appear here when it ends, if it measures any.",

@@ -11,7 +11,7 @@ from waiting import wait_for
 from gprune.analysis.paired_test import Difference
 from gprune.app.preview import NO_DIFFERENCE, Answer, Passage, Piece, Prompt, Question, Source, TokenLosses, verdict
 from gprune.app.preview import manager as module
-from gprune.app.preview.manager import Client, job_in_the_way
+from gprune.app.preview.manager import Client, blocking_job
 from gprune.app.preview.questions import Continuation, WindowLosses
 from gprune.app.preview.requests import WorkerRequest
 from gprune.jobs import queue
@@ -415,9 +415,9 @@ GOES_ON = [("cpu", "cuda"), ("cuda:1", "cuda")]
 def test_a_job_stops_the_preview_on_its_own_device(cache, job, preview):
     submitted(cache, job)
     expected = "live evaluation waits while a job is running: job 0" if (job, preview) in WAITS else ""
-    assert job_in_the_way(cache, preview) == expected
+    assert blocking_job(cache, preview) == expected
 
 
 def test_an_export_needs_no_gpu(cache):
     submitted(cache, "cuda", ("gguf", "folder", "out"))
-    assert job_in_the_way(cache, "cuda") == "" != job_in_the_way(cache, "cpu")
+    assert blocking_job(cache, "cuda") == "" != blocking_job(cache, "cpu")

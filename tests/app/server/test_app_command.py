@@ -196,7 +196,7 @@ def test_what_is_no_address_is_refused_in_a_sentence(public):
 @pytest.mark.process
 def test_every_page_is_imported_and_no_torch(project):
     code = (
-        "import sys; from gprune.app.server.serving import import_views; import_views(); "
+        "import sys; from gprune.app.server.serving import import_pages; import_pages(); "
         "print('gprune.app.pages.launch' in sys.modules, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True)

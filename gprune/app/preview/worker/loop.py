@@ -6,7 +6,7 @@ time, so that the app can send a newer request between two slices. The replies a
     ("answer", answer)
     ("problem", sentence, whether the model can still be used)
     ("progress", done, total, words)      while weights are fitted; the app replies whether to go on
-    ("interrupted",)                      where it did not
+    ("interrupted",)                      after the app has replied not to go on
 
 The socket closes when the app ends, for whatever reason. The worker then exits at once; it has no state to save.
 """
@@ -33,7 +33,7 @@ Reply = tuple[Any, ...]
 
 
 def main() -> int:
-    """Answer until the socket ends."""
+    """Answer requests until the socket closes."""
     connection = Connection(int(sys.argv[1]))
     messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, messages), daemon=True).start()
@@ -74,10 +74,10 @@ class RequestHandler:
         try:
             self.model.require_same()
         except GpruneError:
-            # the model in memory is not that of the run any more
+            # the model in memory is no longer that of the run
             self.model = None
             raise
-        # facts of a neuron are of the dense model
+        # requests about a neuron have no pruning: they concern the dense model
         pruning = arguments.get("pruning")
         rest = {name: value for name, value in arguments.items() if name != "pruning"}
         with self.model.silenced(pruning, self._report):

@@ -35,11 +35,11 @@ from gprune.system.errors import CorpusError, ModelError, SettingsError
 from gprune.system.progress import Progress, silent
 
 TARGET_SECONDS = 0.5
-"""of a slice of windows: between two slices something newer can come first"""
+"""target duration of a slice of windows: a newer request can start between two slices"""
 FIRST_WINDOWS = 2
-"""of a text whose pace is not known: with fewer there is no standard error"""
+"""windows of the first slice, whose speed is unknown: fewer windows give no standard error"""
 FITS = 2
-"""fitted weights that stay in memory: those of the newest masks and of their base"""
+"""number of fitted models that stay in memory: those of the newest masks and of their base"""
 SCALING = "learning scales"
 _TOO_SMALL = (
     "there is too little memory for live evaluation of this model: close other programs, or run the study with dtype "
@@ -62,12 +62,12 @@ class MaskedModel:
         device = loading.device_of(spec.device)
         with ThreadPoolExecutor(1) as executor:
             # weights are read and digested at the same time
-            digests = executor.submit(_digests, self.name, spec.device)
+            digests = executor.submit(_compute_digests, self.name, spec.device)
             self.decoder = loading.load(self.name, str(device), spec.precision, spec.trust_remote_code)
             if digests.result() != (spec.fingerprint, spec.tokenizer):
                 raise identity.changed_error(self.name)
         self.seconds: dict[Text, float] = {}
-        """that a window of a text takes"""
+        """time per window of each text"""
         self._windows: dict[Text, Array] = {}
         self._prepared: dict[str, dict[str, Any]] = {}
         self._fits: dict[str, RepairedWeights] = {}
@@ -82,7 +82,7 @@ class MaskedModel:
         if text not in self._windows:
             settings = evaluation_settings(text)
             self._windows[text] = (
-                windows(self.decoder.model, self._stream(text, settings), text.name, settings)
+                windows(self.decoder.model, self._load_stream(text, settings), text.name, settings)
                 if text.tokens is None
                 else self.drawn_tokens(text.tokens)
             )
@@ -93,7 +93,7 @@ class MaskedModel:
         ids: Array = self.store.get(*tokens, Tokens).ids
         return ids
 
-    def _stream(self, text: Text, settings: EvaluationSettings) -> Array:
+    def _load_stream(self, text: Text, settings: EvaluationSettings) -> Array:
         """(tokens,) ids of an evaluation text, as the run has read it or the model has written it."""
         if text.sampled:
             sampled: Array = self.store.get("sampled", text.sampled, SampledText).ids
@@ -115,34 +115,34 @@ class MaskedModel:
 
     @contextmanager
     def silenced(self, pruning: Pruning | None, on_progress: Progress = silent) -> Iterator[None]:
-        """Keep the removed units silent and the rest repaired; `on_progress` is called while weights are fitted."""
+        """Silence the removed units and repair the others within the block; fits of weights call `on_progress`."""
         if pruning is None:
             yield
             return
         key = pruning.key
         if self._silenced is None or self._silenced[0] != key:
-            # repaired weights are a third of the model: those before make way first
+            # repaired weights take a third of the model's memory: free the previous ones first
             self._silenced = None
-            self._silenced = key, self._prepare(pruning, on_progress)
+            self._silenced = key, self._prepare_model(pruning, on_progress)
         with self._silenced[1].applied():
             yield
 
-    def _prepare(self, pruning: Pruning, on_progress: Progress) -> Silenced:
+    def _prepare_model(self, pruning: Pruning, on_progress: Progress) -> Silenced:
         repairs = in_order(pruning.repairs)
         if pruning.fit is not None:
             inputs: dict[str, Any] = {"weights": self._fit(pruning.key, pruning.masks, pruning.fit, on_progress)}
             model = PrunedModel(pruning.masks, repairs, inputs)
             return Silenced(self.decoder, model, repair.prepare_repairs(self.decoder, model))
-        # what repairs know of texts is the same for all masks
+        # repairs that are not fitted prepare the same data for all masks
         key = json.dumps([pruning.repairs, pruning.inputs])
         if key not in self._prepared:
-            inputs = {name: self._records(places) for name, places in pruning.inputs.items()}
+            inputs = {name: self._load_records(places) for name, places in pruning.inputs.items()}
             self._prepared[key] = repair.prepare_repairs(self.decoder, PrunedModel(pruning.masks, repairs, inputs))
         return Silenced(self.decoder, PrunedModel(pruning.masks, repairs), self._prepared[key])
 
-    def _records(self, places: Any) -> Any:
+    def _load_records(self, places: Any) -> Any:
         if isinstance(places, list):
-            return [self._records(place) for place in places]
+            return [self._load_records(place) for place in places]
         kind, key = places
         record: Any = KINDS[kind].record
         return self.store.get(kind, key, record)
@@ -188,7 +188,7 @@ def measure_losses(model: MaskedModel, previous: WindowLosses | None, text: Text
     numbers = order[np.isnan(losses[order])][: max(1, min(count, text.batch))]
     started = time.perf_counter()
     try:
-        # in smaller batches where the memory is too small for all at once
+        # this uses smaller batches if the memory is too small for all windows at once
         losses[numbers] = window_losses(
             model.decoder.model,
             ids[numbers],
@@ -197,7 +197,7 @@ def measure_losses(model: MaskedModel, previous: WindowLosses | None, text: Text
             numbers=numbers,
         )
     except SettingsError as error:
-        if not out_of_memory(_cause(error)):
+        if not out_of_memory(_get_cause(error)):
             raise
         raise SettingsError(_TOO_SMALL) from error
     pace = (time.perf_counter() - started) / len(numbers)
@@ -212,12 +212,12 @@ def visiting_order(windows: int) -> Array:
 
 def describe_error(error: Exception) -> str:
     """Return one sentence on an unexpected error, such as out of memory."""
-    if out_of_memory(_cause(error)):
+    if out_of_memory(_get_cause(error)):
         return _TOO_SMALL
     return f"live evaluation failed ({type(error).__name__}: {safe_parsing.sentence(error, 200)}): try again"
 
 
-def _cause(error: Exception) -> Exception:
+def _get_cause(error: Exception) -> Exception:
     return error.__cause__ if isinstance(error.__cause__, Exception) else error
 
 
@@ -226,7 +226,7 @@ def evaluation_settings(text: Text, batch: int = 1) -> EvaluationSettings:
     return EvaluationSettings(preset=str(text.length), windows=text.windows, batch=batch)
 
 
-def _digests(name: str, device: str) -> tuple[str, str]:
+def _compute_digests(name: str, device: str) -> tuple[str, str]:
     return identity.fingerprint(name, card=machine.card(device)), identity.tokenizer_fingerprint(name)
 
 

@@ -3,9 +3,9 @@
 The passages are parts of the sequences of the run. Each is read from its beginning, because an activation
 depends on all tokens before it. The model runs up to the neuron's layer.
 
-The promoted tokens are the logit lens of the neuron's column of down_proj: the column times the scale of the final
-norm, and that through the head. Later layers are left out, and so is the divisor of the norms, which depends on the
-token.
+The promoted tokens are the logit lens of the neuron's column of down_proj: the column is multiplied by the scale of the
+final norm and passed through the head. Later layers are left out, and so is the divisor of the norms, which depends on
+the token.
 """
 
 from contextlib import suppress
@@ -25,11 +25,11 @@ from gprune.records import Array
 from gprune.system.errors import NumericsError, SettingsError
 
 TURN_TOKENS = 4096
-"""that are read in one slice, at least one sequence"""
+"""tokens that are read in one slice, but at least one sequence"""
 MOST_TOKENS = 2**16
-"""of a text that are read, at least one sequence"""
+"""maximum number of tokens of a text that are read, but at least one sequence"""
 SHOWN = 10
-"""tokens on either side that a neuron promotes and suppresses"""
+"""number of promoted tokens, and of suppressed ones"""
 
 
 def answer_neuron(
@@ -47,27 +47,27 @@ def answer_neuron(
         return promoted_tokens(model, question)
     ids = model.drawn_tokens(tokens)
     if question.passages:
-        return PassageActivations(tuple(_passage(model, ids, question, *passage) for passage in question.passages))
+        return PassageActivations(tuple(_read_passage(model, ids, question, *passage) for passage in question.passages))
     start, length = 0 if previous is None else previous.sequences, ids.shape[1]
     goal = min(len(ids), max(MOST_TOKENS // length, 1))
     end = min(start + max(TURN_TOKENS // length, 1), goal)
-    values = _activations(model, ids[start:end], question).ravel()
+    values = _measure_activations(model, ids[start:end], question).ravel()
     if previous is not None:
         values = np.concatenate([previous.values, values])
     return TextActivations(values, end, goal, len(ids))
 
 
-def _passage(
+def _read_passage(
     model: MaskedModel, ids: Array, question: Neuron, sequence: int, first: int, last: int
 ) -> tuple[tuple[Piece, ...], Array]:
     if not (0 <= sequence < len(ids) and 0 <= first <= last < ids.shape[1]):
         raise SettingsError(f"the run has drawn no tokens {first} to {last} of sequence {sequence}")
-    values = _activations(model, ids[[sequence], : last + 1], question)[0, first:]
+    values = _measure_activations(model, ids[[sequence], : last + 1], question)[0, first:]
     return split_pieces(np.asarray(ids[sequence, first : last + 1]), model.decoder.tokenizer), values
 
 
 @torch.inference_mode()
-def _activations(model: MaskedModel, ids: Array, question: Neuron) -> Array:
+def _measure_activations(model: MaskedModel, ids: Array, question: Neuron) -> Array:
     """(sequences, tokens) float32 inputs of down_proj at a neuron."""
     network: Any = model.decoder.model
     rows = torch.as_tensor(np.asarray(ids, dtype=np.int64), device=model.decoder.device)
@@ -100,22 +100,22 @@ def promoted_tokens(model: MaskedModel, question: Neuron) -> PromotedTokens:
 
 @torch.inference_mode()
 def neuron_logits(decoder: Decoder, layer: int, neuron: int) -> torch.Tensor:
-    """(vocabulary,) float64 logits that an activation of 1 adds on the direct path, before norms divide."""
+    """(vocabulary,) float64 logits that an activation of 1 adds on the direct path, without the divisor of norms."""
     down = decoder.down_proj(layer)
     with present(down):
         column = down.weight[:, neuron].clone()
     after = decoder.norm_after(layer)
-    column = (column if after is None else _scale(after, column)) * decoder.residual_scale
-    column = _scale(decoder.final_norm, column)
-    # what the head adds or caps whatever comes is the same on both sides
+    column = (column if after is None else _apply_scale(after, column)) * decoder.residual_scale
+    column = _apply_scale(decoder.final_norm, column)
+    # a bias or a cap of the head acts alike on both signs, and the difference removes it
     both = decoder.logits(torch.stack([column, -column])).double()
     return ((both[0] - both[1]) / 2).cpu()
 
 
-def _scale(norm: Any, column: torch.Tensor) -> torch.Tensor:
-    """(hidden,) column times the scale of a norm, not divided by its size."""
+def _apply_scale(norm: Any, column: torch.Tensor) -> torch.Tensor:
+    """(hidden,) column times the scale of a norm, without the division by its size."""
     weights = next(norm.parameters(), column)
     size = column.float().square().mean().sqrt().clamp_min(torch.finfo(torch.float32).tiny)
     unit = (column.float() / size).to(weights)
-    # a bias is the same on both sides
+    # the difference of both signs removes a bias
     return ((norm(unit) - norm(-unit)).float() / 2 * size).to(column.dtype)

@@ -1,7 +1,7 @@
 """Losses of a passage token by token, and continuations of a prompt.
 
-A window of an evaluation text is the run's own, tokens and all; what is typed is tokenised as the run
-tokenises a document, with the special tokens that the tokenizer adds.
+A window of an evaluation text has the token ids of the run. A typed text is tokenised like a document of the run, with
+the special tokens that the tokenizer adds.
 """
 
 from typing import Any
@@ -18,12 +18,12 @@ from gprune.records import Array
 from gprune.system.errors import CorpusError, NumericsError, SettingsError
 
 MOST_READ = 4096
-"""tokens of a passage, where the model has positions for more"""
+"""maximum number of tokens of a passage"""
 TURN_TOKENS = 4
-"""of a continuation in one slice, always as many: a model rounds a token that it reads with others unlike one
-that it reads alone, and near ties would otherwise depend on the pace"""
+"""tokens of a continuation in one slice. The number is fixed: rounding depends on how many tokens a model reads at
+once, so a variable number could change near ties."""
 LONGEST_CHARACTER = 8
-"""tokens that one character is looked for in: a byte each, and emoji of several parts"""
+"""maximum number of tokens that one character takes: emoji of several parts can have one token per byte"""
 _LOST = "\ufffd"
 
 
@@ -33,7 +33,7 @@ def read_passage(model: MaskedModel, _: object, passage: Passage, text: Text | N
     Raises SettingsError if there is no such window or fewer than two tokens, CorpusError if the text
     has changed since the run or the model has no tokenizer, NumericsError if a loss is not finite.
     """
-    ids = encode_typed(model, passage.typed) if text is None else _window(model, text, passage.window)
+    ids = encode_typed(model, passage.typed) if text is None else _load_window(model, text, passage.window)
     used = ids[: most_read(model)]
     if len(used) < 2:
         raise SettingsError(
@@ -47,7 +47,7 @@ def read_passage(model: MaskedModel, _: object, passage: Passage, text: Text | N
             "overflows in its number type, so run the study with float32 or bfloat16"
         )
     pieces = split_pieces(used, model.decoder.tokenizer)
-    return TokenLosses(pieces, np.array([np.nan, *losses]), len(ids), _positions(model) or 0)
+    return TokenLosses(pieces, np.array([np.nan, *losses]), len(ids), _context_length(model) or 0)
 
 
 def write(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> Continuation:
@@ -59,10 +59,10 @@ def write(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> 
     ids = encode_typed(model, prompt.typed)
     if not len(ids):
         raise SettingsError("the prompt is empty: type some words")
-    # the last tokens count, and the model needs positions for what it is to write
+    # keep the last tokens, and leave positions for the tokens to generate
     used = ids[-max(1, most_read(model) - prompt.most) :]
     count = min(TURN_TOKENS, prompt.most - len(ids_before))
-    new, ended = _continue(model, used.tolist(), ids_before, count, prompt)
+    new, ended = _generate(model, used.tolist(), ids_before, count, prompt)
     text = _decode(model.decoder.tokenizer, [*ids_before, *new], skip=True)
     ended = ended or len(ids_before) + len(new) >= prompt.most
     return Continuation(text, (*ids_before, *new), ended, len(used), len(ids))
@@ -70,10 +70,10 @@ def write(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> 
 
 def most_read(model: MaskedModel) -> int:
     """Return the maximum number of tokens of a passage: the positions of the model, up to the limit of the page."""
-    return min(MOST_READ, _positions(model) or MOST_READ)
+    return min(MOST_READ, _context_length(model) or MOST_READ)
 
 
-def _positions(model: MaskedModel) -> int | None:
+def _context_length(model: MaskedModel) -> int | None:
     length = getattr(model.decoder.config, "max_position_embeddings", None)
     return int(length) if length else None
 
@@ -102,7 +102,7 @@ def _first_character(ids: list[int], before: list[int], tokenizer: Any) -> tuple
         if _LOST not in text:
             return ids[:size], text
         first = first or text
-    # no whole character follows: the text was cut, or says so itself
+    # no whole character follows: the text was cut, or contains the replacement character
     return ids[:1], first
 
 
@@ -126,12 +126,12 @@ def require_tokenizer(model: MaskedModel) -> Any:
 
 
 def token_text(token: int, tokenizer: Any) -> str:
-    """Return a token as text with its leading space, or its name if it is part of a character."""
+    """Return a token as text with its leading space, or its vocabulary entry if it is part of a character."""
     text = _added_text([token], [token], tokenizer)
     return str(tokenizer.convert_ids_to_tokens(token)) if _LOST in text or not text else text
 
 
-def _window(model: MaskedModel, text: Text, number: int) -> Array:
+def _load_window(model: MaskedModel, text: Text, number: int) -> Array:
     windows = model.windows(text)
     if not 0 <= number < len(windows):
         raise SettingsError(f"the text has no window {number}: choose 0 to {len(windows) - 1}")
@@ -149,7 +149,7 @@ def encode_typed(model: MaskedModel, text: str) -> Array:
 
 
 @torch.inference_mode()
-def _continue(
+def _generate(
     model: MaskedModel, ids: list[int], ids_before: tuple[int, ...], count: int, prompt: Prompt
 ) -> tuple[list[int], bool]:
     """Return the next tokens, and True if the model has generated an end token."""
@@ -169,10 +169,10 @@ def _continue(
 
 
 def sample_token(logits: Array, prompt: Prompt, index: int) -> int:
-    """Return a token by its (vocabulary,) logits: sampled at a temperature, the likeliest at 0.
+    """Return a token sampled from (vocabulary,) logits at the prompt's temperature; at 0, the most likely token.
 
-    By the Gumbel-max trick, with noise that follows from seed and index alone: a continuation is the same
-    however it is cut into slices, and models with the same logits sample the same tokens.
+    Uses the Gumbel-max trick with noise that depends only on seed and index. A continuation is therefore the same
+    for any slices, and models with the same logits sample the same tokens.
     """
     if not prompt.temperature:
         return int(logits.argmax())
