@@ -119,14 +119,14 @@ def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[
     texts = {text: status for block in reversed(series_blocks) for text, status in block.texts.items()}.values()
     return [
         f"Command: `{command}`{''.join(f', {n} {versions[n]}' for n in ('commit', 'package') if n in versions)}.",
-        f"{MEASURED}{', '.join(short(series.model) for series in all_series)}. Calibration: {scale.samples} "
+        f"{MEASURED}{', '.join(short(series.model) for series in all_series)}. Calibration uses {scale.samples} "
         f"sequences of A ({short(scale.primary)}) and of B ({short(scale.auxiliary)}), "
-        f"{scale.epochs} epochs in steps of {scale.batch} sequences, seeds {', '.join(map(str, scale.seeds))}; "
-        f"each seed draws its own sequences. Perplexity over {scale.windows or 'all'} windows of "
+        f"{scale.epochs} epochs in steps of {scale.batch} sequences, and seeds {', '.join(map(str, scale.seeds))}; "
+        f"each seed draws its own sequences. Perplexity is measured on {scale.windows or 'all'} windows of "
         f"{', '.join(map(str, lengths)) or '128'} tokens of each text:",
         "\n".join(f"- {short(text.text)}{text.sentence.removeprefix(text.text)}." for text in texts),
-        "Perplexities are means over seeds, ± their standard deviation. Differences are paired by window, ± their 95% "
-        "interval over windows and seeds; better and worse mean that the interval of the losses does not hold 0.",
+        "Perplexities are means over seeds ± standard deviation. Differences are paired by window; ± is their 95% "
+        "interval over windows and seeds. Better and worse mean that the interval of the losses does not contain 0.",
     ]
 
 
@@ -192,7 +192,7 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
     paragraphs = [
         "# A fair comparison",
         "Each method is compared with common alternatives and with controls: the same learning on one module per "
-        "layer, on random modules, on shuffled modules, without RASA, and the base metrics at one ratio with "
+        "layer, on random modules, on shuffled modules, or without RASA, and the base metrics at one ratio with "
         "nothing learned. All numbers were measured here.",
         *_describe_measurement(all_series, series_blocks, command),
         "*Given* lists the texts of a method, its learning steps, and its forward and backward passes of the "
@@ -200,8 +200,8 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
         *_claims(CLAIMS, cases, 2),
         *(line for block in series_blocks for line in _study_block(block)),
         "## What the parts change",
-        "Both shares are from the first seed: the variance of the rank drift that lies between the modules, their "
-        "initialization and random modules; and the decisions that change without each part.",
+        "Shares are from the first seed: the share of the variance of the rank drift that lies between modules, and the "
+        "share of decisions that change without each part. Initial and random modules are given for comparison.",
         Table.of(_EFFECT_HEADS, [row for block in series_blocks for row in _effects(block)]).markdown(),
     ]
     return "\n\n".join(paragraphs) + "\n"
