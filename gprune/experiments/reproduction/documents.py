@@ -200,7 +200,7 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
         *_claims(CLAIMS, cases, 2),
         *(line for block in series_blocks for line in _study_block(block)),
         "## What the parts change",
-        "Shares are from the first seed: the share of the variance of the rank drift that lies between modules, and the "
+        "Shares are from the first seed: the share of the rank drift's variance that lies between modules, and the "
         "share of decisions that change without each part. Initial and random modules are given for comparison.",
         Table.of(_EFFECT_HEADS, [row for block in series_blocks for row in _effects(block)]).markdown(),
     ]
