@@ -16,7 +16,7 @@ from gprune.system.errors import SettingsError
 from gprune.system.safe_parsing import quote
 
 TEMPLATE = "plotly_white"
-"""template of figures outside the app, unless another is set as the default of plotly"""
+"""template of figures outside the app if no template was set as the default of plotly"""
 _ACCEPTED: dict[type, tuple[type, ...]] = {
     bool: (bool,),
     int: (int,),
@@ -46,7 +46,7 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
             raise SettingsError(f"the figure {name} has no option {quote(option)}; it has: {names_of_options}")
         accepted = _ACCEPTED.get(type(defaults[option]), ())
         if accepted and (not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted)):
-            raise SettingsError(f"{option} must be like {quote(defaults[option])} (got {quote(value)})")
+            raise SettingsError(f"{option} must have the type of {quote(defaults[option])} (got {quote(value)})")
     if "selected" in options:
         options = options | {"selected": panel.parse_selection(run, options["selected"])}
     drawing = go.Figure(load_figures()[name](run, **options).figure)
@@ -56,7 +56,7 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
 
 
 def report(run: Run, file: str | os.PathLike[str], cards: Sequence[str]) -> Path:
-    """Write the report of a run; see `gprune.Run.report`."""
+    """Write the report of a run and return its path; see `gprune.Run.report`."""
     # loads plotly
     from gprune.app.report import make_report, require_html_name, save_report
 

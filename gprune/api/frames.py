@@ -25,7 +25,7 @@ NEURON, GROUP = "neuron", "key/value group"
 
 
 def drift(record: RankDrift) -> pd.DataFrame:
-    """Return one row per neuron."""
+    """Return one row per neuron with its rank drift and the resampling controls."""
     values = {
         "drift": record.magnitude,
         "signed_drift": record.signed,
@@ -77,7 +77,7 @@ def masks(record: PruningMasks) -> pd.DataFrame:
 
 
 def modules(partition: Partition, statistics: ModuleStatistics, adapted: AdaptedScores | None = None) -> pd.DataFrame:
-    """Return one row per module, ordered by layer and label."""
+    """Return one row per module with its statistics and RASA's decision, ordered by layer and label."""
     values: dict[str, Any] = {
         "layer": partition.module_layer,
         "module": np.concatenate([np.arange(count) for count in partition.counts]),
@@ -93,7 +93,7 @@ def modules(partition: Partition, statistics: ModuleStatistics, adapted: Adapted
 
 
 def agreement(record: Agreement) -> pd.DataFrame:
-    """Return one row per comparison and layer."""
+    """Return one row per comparison and layer with the adjusted Rand index and the overlap."""
     comparisons, layers = record.ari.shape
     return pd.DataFrame(
         {
@@ -106,14 +106,14 @@ def agreement(record: Agreement) -> pd.DataFrame:
 
 
 def measured_perplexities(run: Run) -> pd.DataFrame:
-    """Return one row per method and text that is measured, in the order of the study.
+    """Return one row per method and text with a measured perplexity, in the order of the study.
 
     Raises MissingResultError if none is measured.
     """
     from gprune.pipeline.running import sizes
 
     fields = ("text", "perplexity", "standard_error", "windows", "length")
-    frame = _measured(run, stages.perplexity, run.study.evaluation.texts, fields)
+    frame = _measurements_frame(run, stages.perplexity, run.study.evaluation.texts, fields)
     methods = list(dict.fromkeys(frame["method"]))
     values = sizes(run.results, methods) if methods else {}
     columns = ("retention", "parameters")
@@ -121,23 +121,23 @@ def measured_perplexities(run: Run) -> pd.DataFrame:
 
 
 def measured_accuracies(run: Run) -> pd.DataFrame:
-    """Return one row per method and task that is measured.
+    """Return one row per method and task with a measured accuracy.
 
     Raises MissingResultError if the study has tasks and none is measured.
     """
     tasks = [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
     fields = ("task", "acc", "acc_norm", "acc_error", "acc_norm_error", "samples", "chance", "version", "metric")
-    return _measured(run, stages.accuracy, tasks, fields)
+    return _measurements_frame(run, stages.accuracy, tasks, fields)
 
 
-def _measured(
-    run: Run, declared: Callable[..., stages.Stage[Any]], items: Sequence[str], fields: tuple[str, ...]
+def _measurements_frame(
+    run: Run, declare: Callable[..., stages.Stage[Any]], items: Sequence[str], fields: tuple[str, ...]
 ) -> pd.DataFrame:
     pairs = [(method, item) for method in run.study.methods for item in items]
-    measured = [pair for pair in pairs if run.has(declared, *pair)]
+    measured = [pair for pair in pairs if run.has(declare, *pair)]
     if pairs:
-        run.require(measured, declared, *pairs[0])
-    records = [(method, run.load(declared, method, item)) for method, item in measured]
+        run.require(measured, declare, *pairs[0])
+    records = [(method, run.load(declare, method, item)) for method, item in measured]
     rows = [{"method": method} | {name: getattr(record, name) for name in fields} for method, record in records]
     return pd.DataFrame(rows, columns=["method", *fields])
 
@@ -155,7 +155,7 @@ class Masks(dict[str, pd.DataFrame]):
         super().__init__({method: masks(record) for method, record in records.items() if record is not None})
 
     def __missing__(self, method: str) -> pd.DataFrame:
-        """Raise the error that says why a method has no masks."""
+        """Return the masks of a method that were computed since; raise the error of the class if there are none."""
         require_choice("method", method, tuple(self._run.cutting))
         return masks(self._run.load(stages.masks, self._run.cutting[method]))
 

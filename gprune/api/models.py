@@ -36,7 +36,7 @@ def tokenizer(run: Run, trusted: bool) -> Any:
 def build_model(
     run: Run, method: str, trusted: bool, repair: str | Mapping[str, Any] | None = None, recovered: bool = False
 ) -> Any:
-    """Return the model of a method in evaluation mode, as `from_pretrained` would; see `Run.model`.
+    """Return the model of a method in evaluation mode, like `from_pretrained`; see `Run.model`.
 
     Code that comes with the model runs only if `trusted`. `recovered` selects the model after recovery training.
 
@@ -49,14 +49,14 @@ def build_model(
 
     results, pruned = _load_pruned(run, method, trusted, repair, recovered)
     graph = results.graph
-    work = RunContext(graph.study, graph.inputs, results.store.texts)
-    with work.within_memory(f"the model of {method}"):
+    context = RunContext(graph.study, graph.inputs, results.store.texts)
+    with context.within_memory(f"the model of {method}"):
         # stages freeze their models; the caller may train this one
-        model = work.pruned(pruned).requires_grad_(True)
+        model = context.pruned(pruned).requires_grad_(True)
         if pruned is None:
             return model
-        figures = _figures(results, method, recovered)
-        return remember_origin(model, pruned, figures, work.passage(), **graph.origin, trained=recovered)
+        figures = _card_figures(results, method, recovered)
+        return remember_origin(model, pruned, figures, context.passage(), **graph.origin, trained=recovered)
 
 
 def export(
@@ -80,21 +80,21 @@ def export(
     graph = results.graph
     # rows and columns are copied, so the CPU gives the same bits as the run's device
     study = replace(graph.study, device="cpu", offload=False)
-    work = RunContext(study, graph.inputs, results.store.texts)
+    context = RunContext(study, graph.inputs, results.store.texts)
     on_progress(1, _STEPS, "reading the dense model and cutting")
-    with work.within_memory(f"the model of {method}"):
-        model = work.pruned(replace(pruned, recovered=None))
+    with context.within_memory(f"the model of {method}"):
+        model = context.pruned(replace(pruned, recovered=None))
         on_progress(2, _STEPS, "writing and reading back")
-        figures = _figures(results, method, recovered)
+        figures = _card_figures(results, method, recovered)
         checkpoint.save(
             model,
-            work.tokenizer,
+            context.tokenizer,
             folder,
             pruned,
             **graph.origin,
             figures=figures,
-            ids=work.passage(),
-            accept=_loss_check(results, method, recovered, work),
+            ids=context.passage(),
+            accept=_loss_check(results, method, recovered, context),
         )
     on_progress(_STEPS, _STEPS, "exported")
     return folder.absolute()
@@ -111,12 +111,12 @@ def _load_pruned(
     graph = run.graph if settings is None else stages.with_repair(run.graph, settings)
     results = stages.Results(run.results.store, graph)
     model_needs = pruned_models.recovered_from(graph, method) if recovered else stages.model_inputs(graph, method)
-    needs = stages.resolve(model_needs, lambda stage: _record(results, stage))
+    needs = stages.resolve(model_needs, lambda stage: _load_or_compute(results, stage))
     identity.require_same(run.study.model, graph.inputs.model)
     return results, pruned_models.pruned_model(graph, method, **needs)
 
 
-def _loss_check(results: stages.Results, method: str, recovered: bool, work: RunContext) -> Callable[[Any], None]:
+def _loss_check(results: stages.Results, method: str, recovered: bool, context: RunContext) -> Callable[[Any], None]:
     # the returned function raises CheckpointError if the loss of the first window differs from the measured one
     from gprune.evaluation.perplexity import require_measured
 
@@ -125,14 +125,14 @@ def _loss_check(results: stages.Results, method: str, recovered: bool, work: Run
     def accept(model: Any) -> None:
         for text in results.graph.study.evaluation.texts:
             stage = declare(results.graph, method, text)
-            if results.holds(stage) and (window := work.first_window(text)).size:
+            if results.holds(stage) and (window := context.first_window(text)).size:
                 measured = float(results.record(stage).losses[0])
                 return require_measured(model, window, measured, text, results.graph.inputs.precision)
 
     return accept
 
 
-def _figures(results: stages.Results, method: str, recovered: bool) -> tuple[Figure, ...]:
+def _card_figures(results: stages.Results, method: str, recovered: bool) -> tuple[Figure, ...]:
     graph, figures = results.graph, []
     declare = stages.recovered_perplexity if recovered else stages.perplexity
     for text in graph.study.evaluation.texts:
@@ -146,7 +146,7 @@ def _figures(results: stages.Results, method: str, recovered: bool) -> tuple[Fig
     return tuple(figures)
 
 
-def _record(results: stages.Results, stage: stages.Stage[Any]) -> Any:
+def _load_or_compute(results: stages.Results, stage: stages.Stage[Any]) -> Any:
     # repaired weights and sampled text are computed if they are missing
     def is_computed(needed: stages.Stage[Any]) -> bool:
         return needed.kind in (FITTED, LEARNED) or SAMPLED in needed.id.texts
@@ -164,7 +164,7 @@ def _require_recovery(run: Run, method: str, repair: object) -> None:
 
 
 def _require_trust(run: Run, trusted: bool) -> None:
-    # a record alone must not run code of a model
+    # opening a run must not execute the Python code of its model
     if run.study.trust_remote_code and not trusted:
         raise SettingsError(
             f"the run {run.name} has trust_remote_code on, so its model's own Python code would run "

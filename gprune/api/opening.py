@@ -105,7 +105,7 @@ def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = Fa
 
 
 def runs(*, cache: Place | None = None) -> pd.DataFrame:
-    """Return one row per run of a cache, the latest first; by default of GPRUNE_CACHE or the folder `cache`.
+    """Return one row per run of a cache, the latest first. The default cache is GPRUNE_CACHE or the folder `cache`.
 
     Example:
         >>> import gprune
@@ -124,7 +124,7 @@ def runs(*, cache: Place | None = None) -> pd.DataFrame:
 
 
 def as_study(study: Study | dict[str, Any] | Place) -> Study:
-    """Return a study from its fields, its file or its name. Raises SettingsError if it is not valid."""
+    """Return a study given as an object, its fields, its file or its name. Raises SettingsError if it is not valid."""
     if isinstance(study, Study):
         return study
     if isinstance(study, dict):
@@ -159,7 +159,7 @@ def _load_from(folder: Path, trusted: bool) -> Run:
 
 
 _WIDEST = 60
-"""characters beside the bar"""
+"""maximum length of the text beside the bar"""
 _FORM = "{percentage:3.0f}%|{bar}| {desc} [{elapsed}]"
 
 

@@ -14,7 +14,7 @@ from gprune.study.settings import ReliabilitySettings
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preview:
-    """RASA under other thresholds, as `Run.adapt` gives it.
+    """RASA under other thresholds, returned by `Run.adapt`.
 
     Example:
         >>> import gprune
@@ -25,11 +25,11 @@ class Preview:
     """
 
     settings: ReliabilitySettings
-    """settings of the rule"""
+    """settings of RASA"""
     modules: pd.DataFrame = field(repr=False)
-    """`Run.modules` under this rule"""
+    """`Run.modules` under these settings"""
     masks: pd.DataFrame = field(repr=False)
-    """masks of GPrune under this rule; its learned thresholds are shifted, not learned again"""
+    """masks of GPrune under these settings; the learned thresholds are shifted, not learned again"""
     drift_threshold: float
     """drift from which a module counts as sensitive to the text"""
     score_threshold: float
@@ -44,7 +44,7 @@ class Preview:
 
 
 def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
-    """Return the decisions of a rule.
+    """Return the decisions of RASA and the masks of GPrune under changed settings.
 
     Args:
         run: run whose results are used.

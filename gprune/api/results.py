@@ -42,7 +42,7 @@ class Run:
     """
 
     def __init__(self, loaded: Loaded, trusted: bool = False) -> None:
-        """Bind a run of the cache; `trusted` allows code that comes with its model."""
+        """Wrap an opened run; `trusted` allows the Python code in its model's folder."""
         self._loaded, self._trusted = loaded, trusted
 
     def __repr__(self) -> str:
@@ -53,7 +53,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name of the run, as `gprune.open` takes it.
+        """Name of the run, which `gprune.open` accepts.
 
         Example:
             >>> import gprune
@@ -87,7 +87,7 @@ class Run:
 
     @property
     def drift(self) -> pd.DataFrame:
-        """Rank drift of every neuron (Eq. 1), with its resampling control.
+        """Rank drift of every neuron (Eq. 1), with its resampling controls.
 
         Example:
             >>> import gprune
@@ -174,7 +174,7 @@ class Run:
 
     @property
     def accuracy(self) -> pd.DataFrame:
-        """Zero-shot accuracy of every method on every task; no rows where the study has no tasks.
+        """Zero-shot accuracy of every method on every task; no rows if the study has no tasks.
 
         Example:
             >>> import gprune
@@ -280,7 +280,7 @@ class Run:
             method: method of the run, except `dense`.
             repair: see `model`.
             recovered: see `model`.
-            on_progress: called with steps done, steps in all, and a message.
+            on_progress: called with the number of finished steps, the number of all steps, and a message.
 
         Raises:
             CheckpointError: the folder is not empty, the disk is full, or the model differs when read back.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gprune.pipeline.stages import Results
 
 EXIT_UNFILLED = 3
-"""exit code if a part of the request could not be measured"""
+"""exit code if a part of the requested results is missing"""
 
 
 class Command(NamedTuple):
@@ -30,7 +30,7 @@ class Command(NamedTuple):
     module: str
     """file of this package that registers it"""
     about: str
-    """its line in `--help`"""
+    """its description in `--help`"""
 
 
 COMMANDS = {
@@ -39,20 +39,20 @@ COMMANDS = {
     "jobs": Command("jobs", "list, follow, cancel and resume the jobs of the app and of --detach"),
     "app": Command("app", "serve the pages, and open them in a browser"),
     "reproduce": Command("reproduce", "reproduce tables and figures of the paper"),
-    "sweep": Command("sweep", "run studies that differ in some fields; what they share is computed once"),
+    "sweep": Command("sweep", "run studies that differ in some fields; stages that they share are computed once"),
     "arrays": Command("packs", "write every result array of a study to one .npz file"),
     "export": Command("export", "write the pruned model of any method of a run as a folder, or pad such a folder"),
-    "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
+    "gguf": Command("export", "write a pruned model as a GGUF file for llama.cpp"),
     "speed": Command("speed", "measure tokens per second of dense and pruned models side by side"),
-    "pack": Command("packs", "write a run as one file, to open on another machine"),
-    "unpack": Command("packs", "read a packed run; neither its model nor its texts are needed"),
+    "pack": Command("packs", "write a run as one file that another machine can open"),
+    "unpack": Command("packs", "add a packed run to the cache; neither its model nor its texts are needed"),
     "card": Command("card", "print the calibration card of a text of a run"),
-    "map": Command("map", "lay out the neurons of one layer by UMAP"),
+    "map": Command("map", "lay out the neurons of one layer in a plane with UMAP"),
     "report": Command("report", "write chosen figures of a run as one HTML file"),
     "models": Command(
-        "listing", "list the families that can be pruned; with FOLDER, what a model holds and how it loads"
+        "listing", "list the families that can be pruned; with FOLDER, describe a model and how to load it"
     ),
-    "texts": Command("listing", "list the texts that have a name"),
+    "texts": Command("listing", "list the named texts"),
     "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
     "plugins": Command("listing", "list the metrics and methods of other packages, and those that cannot be used"),
     "runs": Command("listing", "list the runs in the cache"),
@@ -86,13 +86,13 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse the arguments; an argument that is left over is an error."""
-        options, left = super().parse_known_args(args, namespace)
-        if left:
+        """Return the parsed options and an empty list. An unknown argument ends the process with exit code 2."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
             names = self._option_string_actions
-            near = did_you_mean(left[0].partition("=")[0], names)
-            self.error(f"unrecognized arguments: {' '.join(left)}{near}")
-        return options, left
+            near = did_you_mean(unknown[0].partition("=")[0], names)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit with 2."""
@@ -104,19 +104,19 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Return the parser of a sub-command, with the function that runs it as the default of `command`."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=COMMANDS[name].about, description=about)
-    # `--detach` is removed from what was typed, and is recognised only in full
+    # `--detach` is removed from the arguments of a job, so it must not be abbreviated
     parser.allow_abbrev = False
     parser.set_defaults(command=command)
     return parser
 
 
-def add_run(parser: argparse.ArgumentParser, **how: Any) -> None:
-    """Add the name of a run; `how` goes to `add_argument`."""
-    parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it", **how)
+def add_run(parser: argparse.ArgumentParser, **keywords: Any) -> None:
+    """Add the argument RUN, the name of a run; `keywords` are passed to `add_argument`."""
+    parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it", **keywords)
 
 
 def add_job(parser: argparse.ArgumentParser, submit: Callable[[argparse.Namespace], int]) -> None:
-    """Add `--detach`, by which a command is submitted as a job, and the option that names the folder of that job."""
+    """Add `--detach`, which submits the command as a job, and the hidden `--job`, which names the folder of the job."""
     parser.add_argument("--job", type=to_path, help=argparse.SUPPRESS)
     parser.add_argument(
         "--detach",
@@ -128,23 +128,23 @@ def add_job(parser: argparse.ArgumentParser, submit: Callable[[argparse.Namespac
 
 
 def command_line() -> str:
-    """Return the command line of this process as a person would type it."""
+    """Return the command line of this process in shell syntax."""
     return shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
 
 
-def add_settings(parser: Any, words: str) -> None:
-    """Add the option that sets any field of a study by its dotted name."""
-    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help=words)
+def add_settings(parser: Any, help_text: str) -> None:
+    """Add `--set`, which sets any field of a study by its dotted name."""
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help=help_text)
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
-    """Add the option that every command on stored results has."""
-    usual = "~/.cache/gprune" if installation.INSTALLED else "cache/"
-    parser.add_argument("--cache", type=to_path, help=f"cache folder (default: GPRUNE_CACHE, or {usual})")
+    """Add `--cache`, which names the cache folder."""
+    default_folder = "~/.cache/gprune" if installation.INSTALLED else "cache/"
+    parser.add_argument("--cache", type=to_path, help=f"cache folder (default: GPRUNE_CACHE, or {default_folder})")
 
 
 def load_run(options: argparse.Namespace) -> tuple[Results, dict[str, Any]]:
-    """Return the results of the run that a command names, and its record."""
+    """Return the results and the record of the run that `options` names. Raises StoreError if there is no such run."""
     from gprune.pipeline import runs
     from gprune.pipeline.runs.opened import recorded_graph
     from gprune.pipeline.stages import Results

@@ -12,21 +12,21 @@ from gprune.store import default_cache
 def add(commands: Any) -> None:
     """Register the command."""
     app = add_command(commands, "app", _app)
-    app.add_argument("--port", type=int, default=8501, help="port to listen on, 0 for a free one (default: 8501)")
+    app.add_argument("--port", type=int, default=8501, help="port to listen on; 0 chooses a free port (default: 8501)")
     app.add_argument(
         "--address", default="127.0.0.1",
-        help="IP address to listen on (default: 127.0.0.1, this machine alone; 0.0.0.0: every network)",
+        help="IP address to listen on (default: 127.0.0.1, only this machine; 0.0.0.0 listens on every network)",
     )  # fmt: skip
     app.add_argument(
         "--public-address", action="append", default=[], metavar="NAME[:PORT]",
-        help="another address that people use, as localhost:9000 at the end of a tunnel, or https://NAME of "
-        "a proxy; may be given several times",
+        help="another address at which browsers reach the app, such as localhost:9000 through a tunnel or "
+        "https://NAME of a proxy (repeatable)",
     )  # fmt: skip
     app.add_argument(
         "--trust-remote-code", action="store_true",
-        help="let studies of the app ask for the Python code of their model to be run",
+        help="allow studies of the app to run the Python code in their model's folder",
     )  # fmt: skip
-    app.add_argument("--no-browser", action="store_true", help="only print the address")
+    app.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
     add_cache(app)
 
 
@@ -34,7 +34,7 @@ def _app(options: argparse.Namespace) -> int:
     from gprune.app.server import ServerOptions, browser, endpoint, serving
 
     if options.cache is not None:
-        # the pages and their jobs read it
+        # the pages and their jobs read the variable
         os.environ["GPRUNE_CACHE"] = str(options.cache.resolve())
     address = endpoint.find_endpoint(options.address, options.port, options.public_address)
     page: contextlib.AbstractContextManager[None] = contextlib.nullcontext()

@@ -22,9 +22,9 @@ def add(commands: Any) -> None:
     inner = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     overview = inner.add_parser("list", help="disk use by kind of result and by run")
     overview.set_defaults(command=_list)
-    prune = inner.add_parser("prune", help="remove what no run needs, or runs with what only they need")
-    prune.add_argument("runs", metavar="RUN", nargs="*", help="runs to remove (default: what no run needs)")
-    prune.add_argument("--yes", action="store_true", help="remove them; without, only list them")
+    prune = inner.add_parser("prune", help="remove results that no run needs, or runs with their unshared results")
+    prune.add_argument("runs", metavar="RUN", nargs="*", help="runs to remove (default: results that no run needs)")
+    prune.add_argument("--yes", action="store_true", help="remove the results; without this option, only list them")
     prune.set_defaults(command=_prune)
     verify = inner.add_parser("verify", help="compare every result with its SHA-256, and move corrupt ones aside")
     verify.set_defaults(command=_verify)
@@ -39,9 +39,9 @@ def _list(options: argparse.Namespace) -> int:
     overview = cache.overview(store)
     say(f"{store.root}: {amount(overview.total)}")
     _print("results", [(kind, f"{count}", amount(size)) for kind, (count, size) in overview.kinds.items()])
-    usage = [(run, amount(used.total), f"{amount(used.unshared)} its own") for run, used in overview.runs.items()]
-    _print("runs, with all that they need", usage)
-    _print("besides results", [(name, "", amount(size)) for name, size in overview.other_sizes.items()])
+    usage = [(run, amount(used.total), f"{amount(used.unshared)} unshared") for run, used in overview.runs.items()]
+    _print("runs, with the results that they need", usage)
+    _print("other files", [(name, "", amount(size)) for name, size in overview.other_sizes.items()])
     if overview.unneeded:
         size = sum(entry.size for entry in overview.unneeded)
         say(f"{len(overview.unneeded)} results that no run needs: {amount(size)}; `cache prune` lists them")

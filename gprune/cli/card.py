@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
     """Register the command."""
     card = add_command(commands, "card", _card, _ABOUT)
     add_run(card)
-    card.add_argument("text", metavar="TEXT", help="A, B, C, a role, or the text's name")
+    card.add_argument("text", metavar="TEXT", help="A, B or C, the role of a text (such as primary), or its name")
     card.add_argument("-o", "--out", metavar="FILE", type=to_path, help="also write FILE.html or FILE.json")
     add_cache(card)
 

@@ -21,13 +21,13 @@ _ABOUT = (
 def add(commands: Any) -> None:
     """Register the commands."""
     export = add_command(commands, "export", _export, _ABOUT)
-    export.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it; with --padded a folder")
-    export.add_argument("method", metavar="METHOD", nargs="?", default="", help="a method of its study")
+    export.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it; with --padded the folder to pad")
+    export.add_argument("method", metavar="METHOD", nargs="?", default="", help="a method of the run")
     export.add_argument("out", metavar="OUT", type=to_path, help="folder to write")
     export.add_argument("--repair", help="repair to use instead of the run's, such as least_squares or none")
     export.add_argument("--recovered", action="store_true", help="export the model after the run's recovery")
     export.add_argument("--padded", action="store_true", help="pad a folder that was exported earlier")
-    export.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the dense model")
+    export.add_argument("--trust-remote-code", action="store_true", help="run code from the dense model's folder")
     add_job(export, submit_command)
     add_cache(export)
     gguf = add_command(commands, "gguf", _gguf)

@@ -26,7 +26,7 @@ FOLLOW_SECONDS = 0.5
 """polling interval of `jobs logs --follow`, in seconds"""
 NO_STUDY = ("no model", "no text", "no text either")
 """placeholders for model and texts of a job that does not run a study"""
-_JOB = "id of a job, or as much of its beginning or end as no other job has; `last` for the newest"
+_JOB = "id of a job, or a unique beginning or end of it; `last` is the newest job"
 
 
 def add(commands: Any) -> None:
@@ -37,8 +37,8 @@ def add(commands: Any) -> None:
     listing.add_argument("--json", action="store_true", help="write every job as JSON to stdout")
     logs = actions.add_parser("logs", help="print the log of a job")
     logs.add_argument("job_id", metavar="JOB", help=_JOB)
-    logs.add_argument("-f", "--follow", action="store_true", help="continue until the job has ended")
-    logs.add_argument("-n", "--lines", type=int, default=200, help="lines from its end (default: 200)")
+    logs.add_argument("-f", "--follow", action="store_true", help="print new lines until the job has ended")
+    logs.add_argument("-n", "--lines", type=int, default=200, help="lines to print from its end (default: 200)")
     cancel = actions.add_parser("cancel", help="stop jobs; completed stages are kept")
     resume = actions.add_parser("resume", help="start ended jobs again; completed stages are reused")
     for action, command in ((listing, _list), (logs, _logs), (cancel, _cancel), (resume, _resume)):
@@ -50,17 +50,17 @@ def add(commands: Any) -> None:
 
 def add_slurm(parser: Any) -> None:
     """Add the options that submit studies to Slurm."""
-    parser.add_argument("--slurm", action="store_true", help="submit to Slurm: print the batch script, submit it, stop")
+    parser.add_argument("--slurm", action="store_true", help="print a batch script, submit it to Slurm, and exit")
     parser.add_argument(
         "--sbatch",
         default="",
         metavar="OPTIONS",
-        help='options of sbatch, as --sbatch="--partition=gpu --gpus=1 --time=8:00:00"',
+        help='options of sbatch, such as --sbatch="--partition=gpu --gpus=1 --time=8:00:00"',
     )
 
 
 def submit_to_slurm(options: argparse.Namespace, studies: Sequence[Study], until: str) -> int:
-    """Print the batch script of some studies and submit it; with `--dry-run` only print it.
+    """Print the batch script of some studies and submit it; with `--dry-run` only print it. Return the exit code.
 
     Raises JobError if Slurm refuses it.
     """
@@ -76,7 +76,7 @@ def submit_to_slurm(options: argparse.Namespace, studies: Sequence[Study], until
 
 
 def submit_command(options: argparse.Namespace) -> int:
-    """Submit a command as it was typed, without `--detach`, as a job in the same folder."""
+    """Submit this command without `--detach` as a job in the same working directory; return the exit code."""
     arguments = [word for word in sys.argv[1:] if word != "--detach"]
     say(format_job(jobs.submit(_cache(options), Study(*NO_STUDY), " ".join(arguments), arguments, cwd=os.getcwd())))
     return 0
@@ -157,7 +157,7 @@ def _find_job(cache: Path, name: str) -> Job:
         matches = listed[:1]
     if len(matches) != 1:
         raise JobError(
-            f"{len(matches)} jobs match {name[:80]!r}: give an id of `jobs list`, or a unique part of its end"
+            f"{len(matches)} jobs match {name[:80]!r}: give an id of `jobs list`, or a unique beginning or end of it"
         )
     return matches[0]
 

@@ -21,10 +21,10 @@ def add(commands: Any) -> None:
     models.add_argument("model", nargs="?", metavar="FOLDER", help="a folder, a hub name, or `demo`")
     add_command(commands, "texts", _texts)
     tasks = add_command(commands, "tasks", _tasks)
-    tasks.add_argument("tasks", nargs="*", metavar="TASK", help="tasks of lm-eval, or files of own questions")
+    tasks.add_argument("tasks", nargs="*", metavar="TASK", help="tasks of lm-eval, or files of your own questions")
     tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with local rows of tasks")
     plugins = add_command(commands, "plugins", _plugins)
-    plugins.add_argument("--json", action="store_true", help="write them as one line of JSON to stdout")
+    plugins.add_argument("--json", action="store_true", help="print the plug-ins as one line of JSON")
     runs = add_command(commands, "runs", _runs)
     add_cache(runs)
 
@@ -50,7 +50,7 @@ def _describe_model(options: argparse.Namespace) -> int:
         "pruned from": f"{record.source} ({record.fingerprint[:12]})" if record and record.source else "",
         "run": record.run if record else "",
         "parameters": f"{model.parameters:,} ({amount(model.bytes)})",
-        "layers": len(model.neurons) or "not known",
+        "layers": len(model.neurons) or "unknown",
         "FFN neurons": inspection.format_widths(model.neurons, model.dense_neurons),
         "key/value groups": inspection.format_widths(model.groups, model.dense_groups),
         "can be pruned": model.prunable,
@@ -88,7 +88,7 @@ def _tasks(options: argparse.Namespace) -> int:
             words, exit_code = str(error), EXIT_UNFILLED
         say(f"{name:<18} {safe_parsing.sentence(words)}")
     if not options.tasks:
-        say("any other task of lm-eval is one too, as `tasks gsm8k mmlu`", file=sys.stderr)
+        say("every other task of lm-eval works too, for example `tasks gsm8k mmlu`", file=sys.stderr)
     return exit_code
 
 
@@ -105,7 +105,7 @@ def _plugins(options: argparse.Namespace) -> int:
     for fault in faults:
         say(fault.message, file=sys.stderr)
     if not plugins and not faults:
-        say("no package brings a metric or a method: docs/plugins.md says how one does", file=sys.stderr)
+        say("no installed package provides a metric or a method: see docs/plugins.md", file=sys.stderr)
     return EXIT_UNFILLED if faults else 0
 
 

@@ -43,6 +43,6 @@ def _map(options: argparse.Namespace) -> int:
         layout = computing.compute_result(results, stage, lambda _stage, *event: progress(*event))
     say(
         f"{stage.title}: {len(layout.places):,} neurons, seed {graph.study.seed}; {layout.kept.mean():.0%} of "
-        "the nearest neighbours stay so in the plane"
+        "the nearest neighbours are also nearest in the plane"
     )
     return 0

@@ -20,8 +20,8 @@ _PACK = (
 )
 _UNPACK = (
     "Reads a file that `pack` has written; the app then shows the run. Everything is checked first, and results "
-    "that the cache has are never replaced. A later run of the same study reuses unpacked results: take packs "
-    "from people whose numbers you trust."
+    "in the cache are never replaced. A later run of the same study reuses unpacked results: unpack only "
+    "packs from people whose numbers you trust."
 )
 
 
@@ -62,12 +62,12 @@ def _pack(options: argparse.Namespace) -> int:
         packs.write_pack(store, contents, out, progress)
     reasons = {
         packs.TEXTS: "from which texts can be reconstructed (--with-contexts includes them)",
-        packs.MODEL: "that are the pruned model",
+        packs.MODEL: "of the pruned model",
         packs.STEP: "that no page reads (--with-steps includes them)",
     }
     for reason, count in Counter(contents.left_out.values()).items():
         say(f"left out: {count} results {reasons.get(reason, '')}", file=sys.stderr)
-    say(f"disclosed besides the results: {packs.DISCLOSED}", file=sys.stderr)
+    say(f"the pack also discloses: {packs.DISCLOSED}", file=sys.stderr)
     say(f"{out}: {len(contents.results)} results of {options.run}, {amount(out.stat().st_size)}")
     return 0
 

@@ -59,7 +59,7 @@ class Reporter(_Bars):
     """Display one bar per stage on a terminal; otherwise print one line per stage."""
 
     def __init__(self) -> None:
-        """Prepare the console; nothing is displayed before the first event."""
+        """Create the bars; nothing is displayed before the first event."""
         super().__init__("{task.description:<28}", 30, "{task.fields[message]}")
         self.tasks: dict[str, TaskID] = {}
         self.reused: dict[str, None] = {}
@@ -91,7 +91,7 @@ class StudiesProgress(_Bars):
     """Display one line of progress for many studies on a terminal; otherwise print one line per study."""
 
     def __init__(self, job: JobReporter | None = None, stage: str = "") -> None:
-        """Prepare the line; with `job`, each status is also reported as the progress of `stage`."""
+        """Create the line. With `job`, each status is also reported to the job as the progress of `stage`."""
         self.job, self.stage = job, stage
         super().__init__("{task.completed}/{task.total} studies", 24, "{task.description}")
         self.line = self.bars.add_task("", total=None)
@@ -133,7 +133,7 @@ def print_summary(result: dict[str, Any]) -> None:
     for line in (*itertools.chain(*_tables(result)), *_lines(result)):
         say(line)
     seconds = sum(duration for stage, duration in result["seconds"].items() if stage not in result["reused"])
-    say(f"run {result['run']}: {_counted_stages(result)}, {seconds:.1f} s")
+    say(f"run {result['run']}: {_count_stages(result)}, {seconds:.1f} s")
 
 
 def _tables(result: dict[str, Any]) -> Iterator[list[str]]:
@@ -155,7 +155,7 @@ def _tables(result: dict[str, Any]) -> Iterator[list[str]]:
         )
     if any(accuracy.values()):
         tasks = {task: values[task]["chance"] for values in accuracy.values() for task in values}
-        rows = [(name, *(_accuracy(values.get(task)) for task in tasks)) for name, values in accuracy.items()]
+        rows = [(name, *(_format_accuracy(values.get(task)) for task in tasks)) for name, values in accuracy.items()]
         rows.append(("guessing", *("-" if chance is None else f"{100 * chance:.1f}" for chance in tasks.values())))
         title = "Tasks: accuracy in percent, acc / acc_norm, unless another metric is named"
         yield _table(title, tuple(map(short, tasks)), rows)
@@ -191,14 +191,14 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
         chosen = next(row for row in choice["tried"] if row["chosen"])
         retry = "" if choice["complete"] else "; the next run tries the failed candidates again"
         yield f"{method}: {chosen['is']}, masks of {chosen['masks']}, of {len(choice['tried'])} candidates{retry}"
-    yield from _repairs(result)
+    yield from _repair_lines(result)
     yield from (f"protocol: {protocol['line']}" for protocol in result.get("protocols", ()))
     yield from (f"text: {text['sentence']}" for text in result.get("texts", {}).values())
     yield from (f"{method} left out: {reason}" for method, reason in result.get("unavailable", {}).items())
     yield from (f"{title}: {result[name]}" for name, title in _FOLDERS.items() if name in result)
 
 
-def _repairs(result: dict[str, Any]) -> Iterator[str]:
+def _repair_lines(result: dict[str, Any]) -> Iterator[str]:
     methods: dict[str, list[str]] = {}
     for method, details in result.get("given", {}).items():
         methods.setdefault(details.get("repair", ""), []).append(method)
@@ -214,10 +214,10 @@ def print_spread(spread: dict[str, Any], results: list[dict[str, Any]]) -> None:
     }
     for kind, (title, scale) in titles.items():
         if any(spread.get(kind, {}).values()):
-            say("\n".join(_over_seeds(spread[kind], f"{title}, mean ± s.d. over seeds {seeds}", scale)))
+            say("\n".join(_seed_table(spread[kind], f"{title}, mean ± s.d. over seeds {seeds}", scale)))
 
 
-def _over_seeds(spread: dict[str, Any], title: str, scale: float) -> list[str]:
+def _seed_table(spread: dict[str, Any], title: str, scale: float) -> list[str]:
     subjects = list(dict.fromkeys(subject for values in spread.values() for subject in values))
     rows = []
     for method, values in spread.items():
@@ -228,7 +228,7 @@ def _over_seeds(spread: dict[str, Any], title: str, scale: float) -> list[str]:
     return _table(title, tuple(map(short, subjects)), rows)
 
 
-def _accuracy(accuracy: dict[str, Any] | None) -> str:
+def _format_accuracy(accuracy: dict[str, Any] | None) -> str:
     if accuracy is None:
         return "-"
     if "metric" in accuracy:
@@ -241,7 +241,7 @@ def _perplexity_title(result: dict[str, Any]) -> str:
     return f"Perplexity, windows of {result['settings']['evaluation']['preset']} tokens (lower is better)"
 
 
-def _counted_stages(result: dict[str, Any]) -> str:
+def _count_stages(result: dict[str, Any]) -> str:
     reused = len(result["reused"])
     return f"{len(result['seconds']) - reused} stages computed, {reused} reused"
 

@@ -22,10 +22,10 @@ def add(commands: Any) -> None:
         metavar="NAME",
         nargs="+",
         default=(),
-        help="figures in their order (default: all that the run has)",
+        help="names of figures in the order of the report (default: all that the run has)",
     )
     report.add_argument("-o", "--out", metavar="FILE", type=to_path, help="the file to write: FILE.html")
-    report.add_argument("--list", action="store_true", help="list the names of the figures, and stop")
+    report.add_argument("--list", action="store_true", help="list the names of the figures, and exit")
     add_cache(report)
 
 

@@ -39,14 +39,14 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="names of tables (see --list), or `all`")
     parser.add_argument("--list", action="store_true", help="list the tables")
-    add_field(parser, "model", OPTIONS["model"], "; several are taken one after the other", nargs="+")
+    add_field(parser, "model", OPTIONS["model"], "; several models run one after the other", nargs="+")
     parser.add_argument("--scale", help="paper, demo or study (default: demo for `demo`, else paper)")
-    parser.add_argument("--dry-run", action="store_true", help="print what would run, and stop")
+    parser.add_argument("--dry-run", action="store_true", help="print the studies that would run, and exit")
     parser.add_argument(
         "--report",
         type=to_path,
         metavar="FILE",
-        help="write the report of the table `study` or `repair` on all models",
+        help="also write a report of the table `study` or `repair` for all models",
     )
     add_job(parser, submit_command)
     _add_scale(parser)
@@ -58,16 +58,16 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
     for option in ("primary", "auxiliary", "substitute", "samples", "epochs", "windows"):
         add_field(scale, option, OPTIONS[option])
     add_field(scale, "evaluate", "evaluation.texts", dest="texts")
-    add_field(scale, "limit", "evaluation.limit", ", and so does 0")
+    add_field(scale, "limit", "evaluation.limit", "; 0 also means all")
     add_field(scale, "task-folder", "evaluation.task_folder")
-    scale.add_argument("--seeds", type=int, nargs="+", help="seeds; tables of one seed take the first")
+    scale.add_argument("--seeds", type=int, nargs="+", help="seeds; tables that need one seed use the first")
     scale.add_argument("--retentions", type=float, nargs="+", help="retentions of the main table")
     scale.add_argument(
         "--methods",
         nargs="+",
         metavar="METHOD",
-        help="methods of the main table, in place of the paper's rows and of the controls, with gprune on the metric "
-        f"of each: {', '.join(choices())}",
+        help="methods of the main table, which replace the paper's rows and the controls; gprune is measured on the "
+        f"metric of each: {', '.join(choices())}",
     )
     scale.add_argument(
         "--tasks",
@@ -80,12 +80,12 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         dest="controls",
         default=None,
-        help="leave out the rows of controls, some of which cost as much as GPrune",
+        help="omit the rows of controls, some of which cost as much as GPrune",
     )
     add_profile(scale)
     settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
     add_field(scale, "speed", "evaluation.speed", choices=settings, metavar=None)
-    add_settings(scale, "any other field of every study, as calibration.batch=8 (repeatable)")
+    add_settings(scale, "any other field of every study, for example calibration.batch=8 (repeatable)")
 
 
 def _reproduce(options: argparse.Namespace) -> int:
@@ -120,7 +120,7 @@ def _report_builder(options: argparse.Namespace, chosen: list[PaperTable]) -> An
     builders = {FAIR: documents.study_document, REPAIR: documents.repair_document}
     selected = [builders[table.name] for table in chosen if table.name in builders]
     if len(selected) != 1:
-        raise SettingsError(f"--report is made of one table: name one of {', '.join(builders)}")
+        raise SettingsError(f"--report needs exactly one of the tables {', '.join(builders)}")
     return selected[0]
 
 

@@ -31,18 +31,18 @@ def add(commands: Any) -> None:
         "--seeds",
         type=int,
         nargs="+",
-        help="run the study once for each seed, and write mean and deviation over them",
+        help="run the study once per seed, and print mean and standard deviation over the seeds",
     )
-    run.add_argument("--until", choices=UNTIL, default="all", help="stop after this stage")
+    run.add_argument("--until", choices=UNTIL, default="all", help="last result to compute (default: all)")
     run.add_argument(
         "--dry-run",
         action="store_true",
-        help="print every stage with its key and state, and the memory and time that are needed, and stop",
+        help="print every stage with its key and state, and the required memory and time, and exit",
     )
     run.add_argument(
-        "--anyway", action="store_true", help="start even if the estimate says that it cannot fit in memory"
+        "--anyway", action="store_true", help="start even if the study does not fit in memory by the estimate"
     )
-    fields = run.add_argument_group("settings", "fields of the study, instead of the values in its file")
+    fields = run.add_argument_group("settings", "these options replace values of the study file")
     add_fields(fields)
     add_slurm(run)
     add_job(run, _submit)
@@ -119,7 +119,7 @@ def _print_plan(options: argparse.Namespace, studies: list[Study]) -> int:
 
 
 def _exit_code(results: list[dict[str, Any]]) -> int:
-    """Return the exit code of finished runs; if tasks were not measured, print them and the first reason."""
+    """Return the exit code of finished runs; print the tasks that were not measured, and the first reason."""
     missing = {task: reason for result in results for task, reason in result.get("unavailable_tasks", {}).items()}
     if not missing:
         return 0

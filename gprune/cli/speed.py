@@ -28,11 +28,11 @@ def add(commands: Any) -> None:
         nargs="+",
         metavar="FOLDER",
         help="model folders, dense or pruned, or random:SHAPE[#layers=N][@RETENTION] with random weights, "
-        f"where SHAPE is a folder or one of {', '.join(SHAPES)}; the first is the reference, and naming it "
-        "twice shows the noise",
+        f"where SHAPE is a folder or one of {', '.join(SHAPES)}; the first is the reference; name it "
+        "twice to measure the noise",
     )
     speed.add_argument("--preset", default="auto", help="gpu (the paper's setting), cpu, or auto")
-    speed.add_argument("--batch", type=int, help="sequences of a batch")
+    speed.add_argument("--batch", type=int, help="sequences per batch")
     speed.add_argument("--prompt", type=int, help="tokens of the prompt")
     speed.add_argument("--new", type=int, help="tokens to generate")
     speed.add_argument("--repeats", type=int, help="timed repetitions after one warm-up")
@@ -41,9 +41,9 @@ def add(commands: Any) -> None:
     speed.add_argument(
         "--modes",
         nargs="+",
-        help="ways to decode: eager, graph (a captured CUDA graph), compiled (and captured, on a GPU)",
+        help="ways to decode: eager, graph (a captured CUDA graph) or compiled (also captured on a GPU)",
     )
-    speed.add_argument("--align", type=int, default=64, help="FFN widths of random:SHAPE@RETENTION")
+    speed.add_argument("--align", type=int, default=64, help="FFN widths of @RETENTION are multiples of this number")
     speed.add_argument("--json", type=to_path, metavar="OUT.json", help="write all measurements to a file")
     add_job(speed, submit_command)
     add_cache(speed)
@@ -88,4 +88,4 @@ def _print_table(rows: list[dict[str, Any]], setting: str) -> None:
     say(f"\n{setting}")
     say("Medians with their interquartile ranges (IQR); ratios are relative to the first model in each repetition.")
     if len({row["model"] for row in rows}) > 2:
-        say("Every other model alternated with the first, whose rows cover all its repetitions.")
+        say("Each other model alternated with the first one; the rows of the first cover all its repetitions.")

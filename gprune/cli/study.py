@@ -17,8 +17,8 @@ from gprune.system.units import duration
 if TYPE_CHECKING:
     from gprune.pipeline.estimate import Forecast
 
-_MORE = {
-    "primary": "; see `texts`; a dataset folder too; options follow a #, as in c4.jsonl#fields=prefix+gold_completion",
+_HELP_SUFFIXES = {
+    "primary": "; `texts` lists the names; options follow a #, as in c4.jsonl#fields=prefix+gold_completion",
     "metric": f": {', '.join(metric_choices())}",
     "methods": f": {', '.join(choices())}",
 }
@@ -40,8 +40,8 @@ def add(commands: Any) -> None:
 def add_fields(parser: Any, required: Collection[str] = ()) -> None:
     """Add an option for each field in OPTIONS, and `--set` for the other fields."""
     for option, field in OPTIONS.items():
-        add_field(parser, option, field, _MORE.get(option, ""), required=option in required)
-    add_settings(parser, "any other field, as reliability.drift_quantile=0.85 (repeatable)")
+        add_field(parser, option, field, _HELP_SUFFIXES.get(option, ""), required=option in required)
+    add_settings(parser, "any other field, for example reliability.drift_quantile=0.85 (repeatable)")
 
 
 def changes(options: argparse.Namespace) -> dict[str, Any]:
@@ -54,10 +54,10 @@ def changes(options: argparse.Namespace) -> dict[str, Any]:
     return values | dict(assignment(word) for word in options.set)
 
 
-def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) -> None:
+def add_field(parser: Any, option: str, field: str, suffix: str = "", **overrides: Any) -> None:
     """Add an option with the type and the documentation of a field of the study.
 
-    `field` is a dotted name; `more` is appended to the help; `how` is passed to ``add_argument``.
+    `field` is a dotted name; `suffix` is appended to the help; `overrides` are passed to ``add_argument``.
     """
     kind = hint(field)
     inner = (get_args(kind) or (kind,))[0]
@@ -68,8 +68,8 @@ def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) 
         keywords["nargs"] = "+"
     elif get_origin(kind) is Literal:
         keywords["metavar"] = f"{{{','.join(get_args(kind))}}}"
-    words = documentation()[field] + more
-    parser.add_argument(f"--{option}", help=words.replace("%", "%%"), **(keywords | how))
+    words = documentation()[field] + suffix
+    parser.add_argument(f"--{option}", help=words.replace("%", "%%"), **(keywords | overrides))
 
 
 def add_profile(parser: Any) -> None:
@@ -78,7 +78,7 @@ def add_profile(parser: Any) -> None:
         "--profile",
         choices=profiles.NAMES,
         default=profiles.PROPOSED,
-        help="settings that other options do not name: paper states them, recommended won a search on a "
+        help="defaults of all other settings: paper has those of the paper, recommended those that won a search on a "
         f"development model (default: {profiles.PROPOSED})",
     )
 
@@ -113,7 +113,7 @@ def require_readable(study: Study) -> None:
 
 
 def print_forecast(forecast: Forecast | None) -> None:
-    """Print memory and time of stages on stderr, and whether they fit; `forecast` is None if unknown."""
+    """Print memory and time of stages on stderr, and whether they fit; `forecast` is None without the model."""
     if forecast is None:
         say("memory and time: not known before the model is on this machine", file=sys.stderr)
         return

@@ -28,11 +28,11 @@ def add(commands: Any) -> None:
         commands,
         "sweep",
         _sweep,
-        "Runs the studies that a sweep file makes of one study and lists of values, as jobs of "
-        "the queue. Started again, also after a kill, it resumes; failed studies run again.",
+        "Runs the studies of a sweep file, which combines a study with lists of values, as queued jobs. "
+        "Run the command again to resume a stopped sweep; failed studies run again.",
     )
-    parser.add_argument("sweep", type=to_path, metavar="FILE", help="a sweep file: docs/scale.md")
-    parser.add_argument("--dry-run", action="store_true", help="print the state of every study, and stop")
+    parser.add_argument("sweep", type=to_path, metavar="FILE", help="a sweep file (see docs/scale.md)")
+    parser.add_argument("--dry-run", action="store_true", help="print the state of every study, and exit")
     parser.add_argument("--json", action="store_true", help="print the state of every study as JSON")
     add_slurm(parser)
     add_job(parser, submit_command)

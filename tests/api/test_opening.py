@@ -67,7 +67,7 @@ def test_bad_arguments_are_refused_with_the_value_and_what_there_is(run):
         (lambda: run.model("fang"), "method must be one of dense, gprune"),
         (lambda: run.figure("drifts"), "figure must be one of"),
         (lambda: run.figure("drift", bin=3), "the figure drift has no option 'bin'; it has: form, bins, log"),
-        (lambda: run.figure("drift", bins="many"), "bins must be like 50 (got 'many')"),
+        (lambda: run.figure("drift", bins="many"), "bins must have the type of 50 (got 'many')"),
         (lambda: run.figure("ranks", layer=7), "layer must be 0 to 1 (got 7)"),
         (lambda: run.figure("ranks", layer="first"), "layer must be a whole number (got 'first')"),
         (lambda: run.figure("ranks", layer=0.5), "layer must be a whole number (got 0.5)"),

@@ -41,7 +41,7 @@ def test_list_says_what_takes_room_and_for_which_runs(cache, capsys):
     results = sum(cache_entry.size for cache_entry in cache_entries(store) if cache_entry.kind == "scores")
     assert code == 0 and amount(results) in lines["scores"] and set(runs) < set(lines)
     sizes = {line.split("  ")[-1].strip() for line in (lines[run] for run in runs)}
-    assert all(word.endswith("its own") for word in sizes) and "locks" not in lines
+    assert all(word.endswith("unshared") for word in sizes) and "locks" not in lines
     assert said.out.splitlines()[-1].startswith("1 results that no run needs: ")
 
 

@@ -176,7 +176,7 @@ def test_dense_and_pruned_are_measured_side_by_side(folders, capsys, tmp_path):
     # the first model's own are those beside either of the others
     assert [len(row["seconds"]) for row in rows] == [4] * 3 + [2] * 6
     assert all(min(row["seconds"]) > 0 for row in rows)
-    assert lines[13].endswith("whose rows cover all its repetitions.")
+    assert lines[13].endswith("the rows of the first cover all its repetitions.")
     assert values["setting"]["prompt"] == 6
     assert "1 thread" in values["machine"] and "torch" in values["machine"]
 

@@ -1,1 +1,1 @@
-"""Weight magnitude as an importance metric, and one method that decides by it."""
+"""Weight magnitude as an importance metric, and a pruning method that ranks units by it."""

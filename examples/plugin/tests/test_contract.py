@@ -1,4 +1,4 @@
-"""The contract that GPrune Studio asks of every plug-in, and what this one is about."""
+"""Check the contract of plug-ins of GPrune Studio, and the values of this metric."""
 
 import numpy as np
 from gprune_magnitude.method import ranking
@@ -15,10 +15,10 @@ def test_the_method_holds_the_contract():
     check_method(ranking)
 
 
-def test_a_neuron_is_as_large_as_all_of_its_weights():
+def test_the_score_of_a_neuron_is_the_norm_of_its_weights():
     weights = sample_weights(SHAPES["multi-head attention"])
     layer = weights.layers()[0]
     facts = magnitude.weigh(layer)
-    whole = np.concatenate([layer.gate[5], layer.up[5], layer.down[:, 5]]).astype(float)
-    found = np.sqrt(facts.neurons["rows"][5] + weights.norms().down_column_square[0, 5])
-    np.testing.assert_allclose(found, np.linalg.norm(whole), rtol=1e-6)
+    neuron_weights = np.concatenate([layer.gate[5], layer.up[5], layer.down[:, 5]]).astype(float)
+    score = np.sqrt(facts.neurons["rows"][5] + weights.norms().down_column_square[0, 5])
+    np.testing.assert_allclose(score, np.linalg.norm(neuron_weights), rtol=1e-6)

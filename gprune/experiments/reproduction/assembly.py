@@ -292,7 +292,7 @@ def _notes(table: PaperTable, answers: Sequence[Answer], tasks: Sequence[str], m
     clocks = sorted({f"{clock.setting}; {clock.machine}" for answer in answers if (clock := answer.clock)})
     notes = [
         table.note,
-        f"rows that the paper does not have, as controls: {control_count}" if has_controls else "",
+        f"controls, which the paper does not have: {control_count} rows" if has_controls else "",
         *_accuracy_notes(answers, tasks),
         *_protocols(marks),
         *marks.footnotes,
@@ -330,6 +330,6 @@ def _accuracy_notes(answers: Sequence[Answer], tasks: Sequence[str]) -> list[str
     if len(rows) < filled:
         notes.append(
             f"{filled - len(rows)} of {filled} rows have no accuracy: their studies measure no tasks "
-            "(--tasks has all studies measure them)"
+            "(with --tasks all studies measure them)"
         )
     return notes

@@ -119,14 +119,14 @@ def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[
     texts = {text: status for block in reversed(series_blocks) for text, status in block.texts.items()}.values()
     return [
         f"Command: `{command}`{''.join(f', {n} {versions[n]}' for n in ('commit', 'package') if n in versions)}.",
-        f"{MEASURED}{', '.join(short(series.model) for series in all_series)}. Calibration: {scale.samples} "
+        f"{MEASURED}{', '.join(short(series.model) for series in all_series)}. Calibration uses {scale.samples} "
         f"sequences of A ({short(scale.primary)}) and of B ({short(scale.auxiliary)}), "
-        f"{scale.epochs} epochs in steps of {scale.batch} sequences, seeds {', '.join(map(str, scale.seeds))}; "
-        f"each seed draws its own sequences. Perplexity over {scale.windows or 'all'} windows of "
+        f"{scale.epochs} epochs in steps of {scale.batch} sequences, and seeds {', '.join(map(str, scale.seeds))}; "
+        f"each seed draws its own sequences. Perplexity is measured on {scale.windows or 'all'} windows of "
         f"{', '.join(map(str, lengths)) or '128'} tokens of each text:",
         "\n".join(f"- {short(text.text)}{text.sentence.removeprefix(text.text)}." for text in texts),
-        "Perplexities are means over seeds, ± their standard deviation. Differences are paired by window, ± their 95% "
-        "interval over windows and seeds; better and worse mean that the interval of the losses does not hold 0.",
+        "Perplexities are means over seeds ± standard deviation. Differences are paired by window; ± is their 95% "
+        "interval over windows and seeds. Better and worse mean that the interval of the losses does not contain 0.",
     ]
 
 
@@ -192,7 +192,7 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
     paragraphs = [
         "# A fair comparison",
         "Each method is compared with common alternatives and with controls: the same learning on one module per "
-        "layer, on random modules, on shuffled modules, without RASA, and the base metrics at one ratio with "
+        "layer, on random modules, on shuffled modules, or without RASA, and the base metrics at one ratio with "
         "nothing learned. All numbers were measured here.",
         *_describe_measurement(all_series, series_blocks, command),
         "*Given* lists the texts of a method, its learning steps, and its forward and backward passes of the "
@@ -200,8 +200,8 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
         *_claims(CLAIMS, cases, 2),
         *(line for block in series_blocks for line in _study_block(block)),
         "## What the parts change",
-        "Both shares are from the first seed: the variance of the rank drift that lies between the modules, their "
-        "initialization and random modules; and the decisions that change without each part.",
+        "Shares are from the first seed: the share of the rank drift's variance that lies between modules, and the "
+        "share of decisions that change without each part. Initial and random modules are given for comparison.",
         Table.of(_EFFECT_HEADS, [row for block in series_blocks for row in _effects(block)]).markdown(),
     ]
     return "\n\n".join(paragraphs) + "\n"
@@ -265,30 +265,30 @@ REPAIR_CLAIMS = tuple(
     Claim(words, "", method, references if isinstance(references, tuple) else (references,), where)
     for words, method, references, where in (
         ("a repair on A and B makes GPrune better on their corpora", _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), HOME),
-        ("and on unseen text", _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), UNSEEN),
+        ("a repair on A and B makes GPrune better on unseen text", _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), UNSEEN),
         (
-            "text that the model writes, added to A and B, makes it better on unseen text",
+            "text that the model writes, added to A and B, makes GPrune better on unseen text",
             *(_SAMPLED.of(GPRUNE), _BOTH.of(GPRUNE), UNSEEN),
         ),
-        ("and costs nothing on their corpora", _SAMPLED.of(GPRUNE), _BOTH.of(GPRUNE), HOME),
-        ("GPrune's masks are better than FLAP's, repaired alike", _BOTH.of(GPRUNE), _BOTH.of("flap"), UNSEEN),
-        ("and than one learned threshold a layer", _BOTH.of(GPRUNE), _BOTH.of("msl_layers"), UNSEEN),
-        ("and than random modules", _BOTH.of(GPRUNE), _BOTH.of("msl_random"), UNSEEN),
-        ("and than OSSCAR's", _BOTH.of(GPRUNE), _BOTH.of("osscar"), UNSEEN),
-        ("gates are better than modules, nothing repaired", UNREPAIRED.of("gates"), UNREPAIRED.of(GPRUNE), UNSEEN),
-        ("and repaired alike", _BOTH.of("gates"), _BOTH.of(GPRUNE), UNSEEN),
+        ("this added text makes GPrune better on the corpora of A and B", _SAMPLED.of(GPRUNE), _BOTH.of(GPRUNE), HOME),
+        ("with this repair, GPrune is better than FLAP", _BOTH.of(GPRUNE), _BOTH.of("flap"), UNSEEN),
+        ("with this repair, GPrune beats one threshold per layer", _BOTH.of(GPRUNE), _BOTH.of("msl_layers"), UNSEEN),
+        ("with this repair, GPrune is better than random modules", _BOTH.of(GPRUNE), _BOTH.of("msl_random"), UNSEEN),
+        ("with this repair, GPrune is better than OSSCAR", _BOTH.of(GPRUNE), _BOTH.of("osscar"), UNSEEN),
+        ("gates are better than modules, without repair", UNREPAIRED.of("gates"), UNREPAIRED.of(GPRUNE), UNSEEN),
+        ("gates are better than modules, with this repair", _BOTH.of("gates"), _BOTH.of(GPRUNE), UNSEEN),
         ("the recommended recipe is better than the best baseline as published", _RECIPE, _BASELINES, UNSEEN),
-        ("and than the best baseline with the same choice of a repair", _RECIPE, _CHOOSING_BASELINES, UNSEEN),
-        ("and than GPrune with this choice", _RECIPE, AUTO.of(GPRUNE), UNSEEN),
+        ("the recipe is better than the best baseline with a chosen repair", _RECIPE, _CHOOSING_BASELINES, UNSEEN),
+        ("the recipe is better than GPrune with a chosen repair", _RECIPE, AUTO.of(GPRUNE), UNSEEN),
     )
 )
 _HEAD = (
     "# Repairs, and a recipe that chooses one",
-    "Each method's masks, with the kept weights repaired on the same texts for every method. All numbers were "
+    "The kept weights of each method's masks are repaired on the same texts for every method. All numbers were "
     "measured here. Repairs are in closed form. Some are followed by learned scales: *numbers learned* counts their "
     "trained factors and biases. No other weight was trained.",
-    "*In-domain* is the mean over texts of the corpora of A and B, *unseen* over the others; both are the "
-    "change of perplexity from the same masks without repair. `self` is text that the dense model wrote.",
+    "*In-domain* is the mean over texts of the corpora of A and B, *unseen* the mean over the others. Both are the "
+    "change of perplexity relative to the same masks without repair. `self` is text that the dense model wrote.",
 )
 _DEVELOPMENT = (
     "A development model: the weights of the criterion that chooses repairs and recipes were set on it, so its "

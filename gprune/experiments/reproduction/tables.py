@@ -317,7 +317,7 @@ def _repair_rows(series: Series, **where: Any) -> list[Row]:
 
 
 _SEEDS_NOTE = "the standard deviation is that of the population (ddof 0), as in the paper's table"
-_DERIVED = "computed from the rows of the main table; only results that are there enter it"
+_DERIVED = "computed from the rows of the main table; rows without a result are not used"
 _GAP = "distance of base metrics, before and after GPrune (section 4)"
 _GAIN = "what GPrune changes at every retention (section 4)"
 _FAIR = "every method and its controls, over seeds (not in the paper)"

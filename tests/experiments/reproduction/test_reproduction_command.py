@@ -80,7 +80,7 @@ def test_tasks_and_their_folder_are_options(tmp_path, capsys):
         ("main --model demo --tasks bolq", "there is no task 'bolq'"),
         ("main --model demo --tasks paper --task-folder absent", r"evaluation\.task_folder must be a folder"),
         ("main --model ./absent --scale demo", "there is no model folder"),
-        ("main --model demo --report x.md", "made of one table: name one of study, repair"),
+        ("main --model demo --report x.md", "needs exactly one of the tables study, repair"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_runs(words, message, tmp_path, monkeypatch):
