@@ -97,7 +97,7 @@ def require_enough_neurons(neurons: int) -> None:
 
 
 def umap_layout(points: Array, seed: int) -> tuple[Array, Array]:
-    """Embed (neurons, components) points in a plane by UMAP; run in a separate process, because UMAP loads slowly.
+    """Embed (neurons, components) points in a plane by UMAP; call it in a separate process, because UMAP loads slowly.
 
     Returns (neurons, 2) float32 coordinates, which depend only on the points and the seed, and the result of
     `shared_neighbours`. Raises SettingsError if there are too few neurons.

@@ -336,10 +336,10 @@ def test_an_adapter_that_names_no_base_is_refused_as_one(tmp_path):
 
 
 def test_a_text_of_the_model_starts_from_a_token_that_has_an_embedding(tmp_path):
-    from gprune.pruning.calibration.sampling import _start
+    from gprune.pruning.calibration.sampling import _start_token
 
     tiny_study.made(tmp_path)
     decoder = load(str(edit_config(tmp_path / "model", eos_token_id=[1, 2])), device="cpu")
     decoder.config.bos_token_id = 320
     decoder.tokenizer.bos_token = decoder.tokenizer.eos_token = None
-    assert _start(decoder, "self:")[0] == 1
+    assert _start_token(decoder, "self:")[0] == 1

@@ -26,10 +26,10 @@ from gprune.system.errors import CorpusError, DamagedError
 CONVERTED = "refs/convert/parquet"
 """branch with the hub's parquet copies of datasets that have a loading script"""
 EVERYTHING = 10**15
-"""size in bytes that requests a complete dataset"""
+"""size in bytes that stands for a complete dataset"""
 _STAGE = "hub_rows"
 _SECONDS = 10.0
-# few: a document may be a book
+# a small batch, because a document may be a book
 _BATCH = 16
 
 
@@ -55,7 +55,7 @@ class HubRows(Record):
             start = end
 
     def first(self, size: int) -> "HubRows":
-        """Return the first documents with together at least `size` bytes, or all documents."""
+        """Return the first documents that together have at least `size` bytes, or all documents."""
         count = int(np.searchsorted(self.ends, size)) + 1
         if count >= len(self.ends):
             return self
@@ -78,7 +78,7 @@ class HubSplit:
     """file to read; empty for all files of the split"""
 
     def load(self, size: int, cache: Path, set_aside: bool = False) -> HubRows | None:
-        """Return stored documents with at least `size` bytes, or all of the split; None if not stored. See `stored`."""
+        """Return stored documents of at least `size` bytes or of the complete split, or None; see `stored`."""
         for stored_size, rows in self.stored(cache, set_aside):
             if size <= stored_size or len(rows.utf8) < stored_size:
                 return rows.first(size)
@@ -99,7 +99,7 @@ class HubSplit:
                 store.set_aside(_STAGE, key, HubRows)
 
     def fetch(self, size: int, cache: Path) -> HubRows:
-        """Return documents with at least `size` bytes, or all of the split, from the cache or the hub.
+        """Return documents of at least `size` bytes or of the complete split, from the cache or the hub.
 
         Raises CorpusError if they are available from neither.
         """
@@ -169,14 +169,14 @@ def _convert_hub_errors(source: HubSplit) -> Iterator[None]:
         yield
     except Exception as error:  # the client's transport errors have other classes in each of its versions
         cause = error.__cause__ if isinstance(error, CorpusError) and error.__cause__ else error
-        refusal = _refusal(cause, source)
+        refusal = _describe_refusal(cause, source)
         if not refusal and isinstance(error, CorpusError):
             raise
         reason = safe_parsing.sentence(error, 120) or type(error).__name__
         raise CorpusError(refusal or f"{dataset} and cannot be downloaded: {reason}. {remedy}") from error
 
 
-def _refusal(error: BaseException, source: HubSplit) -> str:
+def _describe_refusal(error: BaseException, source: HubSplit) -> str:
     """Return the reason for which the hub refuses a request, or an empty string."""
     from huggingface_hub import constants, errors
 

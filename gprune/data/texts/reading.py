@@ -222,7 +222,7 @@ def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Ite
             fields = fields or choose_fields(batch, name)
             for parts in zip(*(batch[field] for field in fields), strict=True):
                 number += 1
-                yield _join(parts, fields, f"row {number} of {name.base!r}")
+                yield _join_fields(parts, fields, f"row {number} of {name.base!r}")
 
 
 def slice_documents(documents: Iterator[str], span: slice) -> Iterator[str]:
@@ -268,7 +268,7 @@ def choose_fields(batch: Mapping[str, Sequence[Any]], name: TextName) -> tuple[s
     raise CorpusError(f"{name.base!r} does not say which of its fields is the text: {listing}{remedy}")
 
 
-def _join(parts: Sequence[Any], fields: Sequence[str], where: str) -> str:
+def _join_fields(parts: Sequence[Any], fields: Sequence[str], where: str) -> str:
     for field, value in zip(fields, parts, strict=True):
         if value is not None and not isinstance(value, str):
             kind = type(value).__name__

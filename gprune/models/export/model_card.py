@@ -1,8 +1,8 @@
 """Describe a pruned model in its folder: ``pruning.json`` for programs and ``README.md``, the model card, for people.
 
-``pruning.json`` lists which units of which dense model the folder holds, and how they were chosen. The card, in the
-form of the hub, states base model, licence, what was pruned and how, perplexities with the protocol that they were
-measured by, and how to load the model. Needs no torch.
+``pruning.json`` lists the dense model, its kept units, and how they were chosen. The card has the hub's format. It
+states the base model, the licence, what was pruned and how, the perplexities with their protocols, and how to load the
+model. Needs no torch.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _OF_ITS_OWN = (
 
 
 class PruningRecord(BaseModel):
-    """Description of the pruning of an exported folder, with a short answer of its model to recognise it by."""
+    """Description of the pruning of an exported folder, with logits of its model, by which the model is recognised."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -69,9 +69,9 @@ class PruningRecord(BaseModel):
     recovery: str = ""
     """training after the repairs that is merged into the weights, such as "lora of rank 8\""""
     trained: bool = False
-    """whether the weights were changed after the cut, its repairs and its recovery"""
+    """True if the weights were changed after cut, repair and recovery"""
     padded: bool = False
-    """whether zeros fill every layer up to the widest"""
+    """True if every layer is padded with zeros to the widest"""
     neurons: int
     """FFN neurons of a dense layer"""
     key_value_groups: int
@@ -81,7 +81,7 @@ class PruningRecord(BaseModel):
     probe_tokens: list[NonNegativeInt]
     """token ids of a short input"""
     probe_logits: list[float]
-    """logits after its last token, at tokens spread evenly over the vocabulary"""
+    """next-token logits after that input, for tokens spread evenly over the vocabulary"""
     study: dict[str, Any] | None = None
 
     @classmethod
@@ -103,7 +103,7 @@ class PruningRecord(BaseModel):
 
     @model_validator(mode="after")
     def require_units(self) -> Self:
-        """Raise ValueError if a kept unit is none of its layer, or the two kinds have other layers."""
+        """Raise ValueError if a kept unit is out of range, or the two kinds of units differ in the number of layers."""
         for units, width in ((self.kept_neurons, self.neurons), (self.kept_key_value_groups, self.key_value_groups)):
             strangers = [unit for layer in units for unit in layer if not 0 <= unit < width]
             if strangers:
@@ -114,7 +114,7 @@ class PruningRecord(BaseModel):
 
     @cached_property
     def pruned(self) -> PrunedModel:
-        """Return masks and repairs; the folder does not contain the records that the repairs were made from."""
+        """Return masks and repairs, without the records from which the repairs were computed."""
         neurons = _mask(self.kept_neurons, self.neurons)
         groups = _mask(self.kept_key_value_groups, self.key_value_groups)
         masks = PruningMasks(self.method, neurons, groups, self.retention, self.target)
@@ -166,15 +166,15 @@ class Figure:
     perplexity: float
     standard_error: float
     dense: float | None
-    """of the dense model on the same windows, or None if it was not measured"""
+    """perplexity of the dense model on the same windows, or None if it was not measured"""
     protocol: str
-    """the stamp of the figure; see gprune.evaluation.protocol"""
+    """protocol of the measurement in one line; see gprune.evaluation.protocol"""
 
 
 def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = ()) -> None:
     """Write the model card of a folder that holds configuration and weights.
 
-    Licence files of the base model and what prepares images for it are copied beside it.
+    Licence files and image-processor files of the base model are copied into the folder.
     """
     from huggingface_hub import ModelCard
 
@@ -192,7 +192,7 @@ def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = ()) -
 
 
 def figures_of(folder: Path) -> tuple[Figure, ...]:
-    """Return the perplexities in a folder's card, without those of the base model."""
+    """Return the perplexities of the pruned model in a folder's card."""
     figures = []
     try:
         for result in card_header(folder)["model-index"][0]["results"]:
@@ -210,7 +210,7 @@ def without_folders(name: str) -> str:
 
 
 def card_header(folder: Path) -> dict[str, Any]:
-    """Return the fields at the head of a folder's card; nothing if they cannot be read."""
+    """Return the metadata fields of a folder's card; an empty dict if they cannot be read."""
     from huggingface_hub import metadata_load
 
     try:

@@ -1,8 +1,8 @@
 """OSSCAR: remove the units with the lowest Hessian cost in rounds and refit the remaining weights.
 
 The rule follows the code of OSSCAR and Tyr-the-Pruner (docs/method.md). H is the sum of x x^T over the inputs x of a
-map, plus 0.01 times the mean of its diagonal on the diagonal; W are the weights. Removing a set S of inputs and
-refitting the others raises half the squared error of the outputs by W_S (H^-1_SS)^-1 W_S / 2.
+map, with 0.01 times the mean of its diagonal added to the diagonal. W are the weights. If a set S of inputs is removed
+and the other weights are refitted, half the squared error of the outputs increases by W_S (H^-1_SS)^-1 W_S / 2.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from gprune.records import Array, ModelShape
 DAMPING = 0.01
 """added to the diagonal of H, as a fraction of its mean (OSSCAR, Tyr: 0.01)"""
 ROUNDS = {"down_proj": 16, "o_proj": 1}
-"""removal rounds per map (Tyr: 16 for the FFN, one for heads)"""
+"""number of removal rounds of each map (Tyr: 16 for the FFN, one for heads)"""
 
 
 def osscar_decision(shape: ModelShape, target: float, equal: uniform.Counts | None = None) -> Decide:
-    """Return the decision function: one pruning ratio in every layer; the units with the lowest cost are removed."""
+    """Return a function that removes the units of a map with the lowest cost, at one pruning ratio in every layer."""
 
     def decide(output: OutputMap, inputs: MapInputs) -> tuple[Array, Array]:
         neurons, groups = uniform.layer_counts(shape, target, output.layer, equal)
@@ -53,23 +53,23 @@ def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, ro
     """
     units, wide = len(square) // width, weight.double().T.clone()
     remaining = torch.ones(units, dtype=torch.bool, device=square.device)
-    # units whose inputs were always 0
+    # units whose inputs are always 0
     removed = (square.diagonal().reshape(-1, width) == 0).all(dim=1).nonzero().flatten()[: units - keep]
     remaining[removed] = False
-    wide[_inputs(removed, width)] = 0
+    wide[_input_indices(removed, width)] = 0
     order = [removed]
     if not bool(square.diagonal().any()):
         return Removed(remaining, _removal_order(remaining, order, remaining.double()), wide)
-    inverse = _inverse(square)
+    inverse = _damped_inverse(square)
     for count in _units_per_round(units - keep - len(removed), rounds):
         removed = costs(inverse, wide, remaining, width).argsort(stable=True)[:count]
-        _eliminate(inverse, wide, _inputs(removed, width))
+        _eliminate(inverse, wide, _input_indices(removed, width))
         remaining[removed] = False
         order.append(removed)
     return Removed(remaining, _removal_order(remaining, order, costs(inverse, wide, remaining, width)), wide)
 
 
-def _inverse(square: torch.Tensor) -> torch.Tensor:
+def _damped_inverse(square: torch.Tensor) -> torch.Tensor:
     """Return the inverse of the damped (inputs, inputs) matrix."""
     damped = square.clone()
     damped.diagonal().add_(DAMPING * square.diagonal().mean())
@@ -79,12 +79,12 @@ def _inverse(square: torch.Tensor) -> torch.Tensor:
 
 
 def _units_per_round(count: int, rounds: int) -> list[int]:
-    """Return the units to remove in each round."""
+    """Return the number of units to remove in each round."""
     rounds = min(rounds, count)
     return [count // rounds + (number < count % rounds) for number in range(rounds)]
 
 
-def _inputs(units: torch.Tensor, width: int) -> torch.Tensor:
+def _input_indices(units: torch.Tensor, width: int) -> torch.Tensor:
     """Return the input indices of some units."""
     return (units[:, None] * width + torch.arange(width, device=units.device)).flatten()
 

@@ -1,8 +1,8 @@
-"""Repairs of the kept weights, as named in `gprune.records.repairs`.
+"""Repair the kept weights of a pruned model by the methods in `gprune.records.repairs`.
 
 A repair is an entry in that table and a module with two functions:
 
-    ready(decoder, **inputs) -> Any                  prepares what does not depend on the masks
+    ready(decoder, **inputs) -> Any                  prepares inputs that do not depend on the masks
     repair(decoder, maps, ready, on_progress)        sets weight and bias of the output maps
 
 A repair may run the decoder. While `OutputMap.applied` is active for a map, the decoder computes that map as in the
@@ -52,7 +52,7 @@ class OutputMap:
         return self.columns() if self.weight is None else self.weight, None if bias is None else bias.clone()
 
     def dense_bias(self) -> torch.Tensor | None:
-        """Return (outputs,) bias of the dense map; None without one."""
+        """Return the (outputs,) bias of the dense map, or None if it has none."""
         with present(self.dense):
             return None if self.dense.bias is None else self.dense.bias.detach()
 
@@ -63,7 +63,7 @@ class OutputMap:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Make the dense map compute the output of the pruned map while the context is open."""
+        """Let the dense map compute the output of the pruned map while the context is open."""
         dense, removed_columns = self.dense, torch.as_tensor(~self.mask, device=self.device)
         wide = None
         if self.weight is not None:
@@ -108,7 +108,7 @@ def repaired_maps(
 
 
 def dense_maps(decoder: Decoder, model: PrunedModel) -> list[OutputMap]:
-    """Return both output maps of every layer with the masks, not repaired; o_proj before down_proj."""
+    """Return both output maps of every layer with their masks, before repair; o_proj precedes down_proj."""
     masks, maps = model.masks, []
     for layer in range(decoder.shape.layers):
         channels = np.repeat(masks.heads[layer], decoder.shape.group_channels)

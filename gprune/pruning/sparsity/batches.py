@@ -1,4 +1,4 @@
-"""Sequences of each step, and the hidden states of the dense model for them (section 3.3).
+"""Sample the sequences of each step, and cache the dense model's hidden states for them (section 3.3).
 
 Each text is split once into two disjoint halves, A' and A'' or B' and B''. A step takes the same number of sequences
 from each of the four halves; a half is reshuffled when it is exhausted.
@@ -41,7 +41,7 @@ class Sampler:
 
     def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return the arrays and values from which `restore` continues."""
-        # the queues need no copy, because a draw replaces them and changes none
+        # the queues need no copy, because a draw replaces them and never changes them in place
         arrays = {f"queue.{number}": queue for number, queue in enumerate(self._queues)}
         return arrays, {"generator": self._generator.bit_generator.state}
 
@@ -58,7 +58,7 @@ class Sampler:
         self._queues = queues
 
     def _take(self, number: int) -> Array:
-        """Return the next sequences of one set; a set that is used up is shuffled again."""
+        """Return the next sequences of one set; an exhausted set is reshuffled."""
         if len(self._queues[number]) < self._each:
             shuffled = self._generator.permutation(self._sets[number])
             self._queues[number] = np.concatenate([self._queues[number], shuffled])
@@ -142,7 +142,7 @@ class Teacher:
         """Return (sequences, tokens, hidden) states, computed in batches that fit in memory.
 
         Args:
-            sequences: runs the batches.
+            sequences: halves the batch if memory runs out.
             numbers: (sequences,) indices of the sequences.
             ids: (sequences, tokens) token ids on the device of the model.
             progress: finished steps and total steps.
@@ -160,7 +160,7 @@ class Teacher:
         """Return the arrays and values from which `restore` continues."""
         if self.cache is None:
             return {}, {"caches": False}
-        # only batches that are still in the cache
+        # only batches whose states are still in the cache
         used, maker = np.unique(self.batch_of[self.available], return_inverse=True)
         batches = [self.batches[index] for index in used]
         makers = np.full(len(self.available), -1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Forward and backward passes of a batch through teacher and student, in portions if memory is short (section 3.3).
+"""Run batches forward and backward through teacher and student, in portions if memory is short (section 3.3).
 
 The gradients of the four subsets are sums over their sequences, and decisions such as the admission of the auxiliary
 text use the complete sums. The division into portions therefore affects only rounding.
@@ -65,7 +65,7 @@ def portions(quarter: int, size: int) -> Iterator[tuple[slice, slice]]:
 
 
 class Passes:
-    """Run batches, in smaller portions after memory has run out."""
+    """Run the batches of a training, in smaller portions after memory has run out."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Passes:
         )
 
     def run(self, learned: Tensor, numbers: Array, step: int, steps: int) -> BatchSums:
-        """Run the sequences of a step forward and back.
+        """Run the sequences of a step forward and backward and return the summed losses and gradients.
 
         Args:
             learned: (count,) values that determine the student's masks.

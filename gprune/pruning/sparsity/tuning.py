@@ -115,7 +115,7 @@ class TuningBatches:
         if losses.distillation_gradient is not None:
             slope += settings.distillation_weight * losses.distillation_gradient
         torch.autograd.backward(states, slope)
-        # a pass of a pruned student counts as a pass of the dense model
+        # a pass of the pruned student counts as a pass of the dense model
         dense.count_forward(ids.numel() * (student is not dense))
         dense.count_backward(ids.numel())
         return torch.stack([losses.distillation.sum(), losses.cross_entropy.sum()])
