@@ -293,7 +293,7 @@ class InMemoryModel(HFLM):
             self.set_cache_hook(_ResponseHook(self._report, size, len(requests)))
             return measure(requests, disable_tqdm=True)
 
-        return sequences.fitting(attempt, self.batch_size)
+        return sequences.attempt(attempt, self.batch_size)
 
     def _require_readable(self, context: str, continuation: str) -> None:
         embeddings = self.model.get_input_embeddings().num_embeddings

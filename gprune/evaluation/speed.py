@@ -341,7 +341,7 @@ def _median_and_spread(values: Array) -> tuple[float, float]:
     return float(middle), float(high - low)
 
 
-def fitting(config: Any, preset: SpeedSettings) -> dict[str, int]:
+def fit_preset(config: Any, preset: SpeedSettings) -> dict[str, int]:
     """Return prompt and new tokens in the preset's ratio that fit the model's positions; {} if the preset fits."""
     positions = getattr(config, "max_position_embeddings", None)
     if positions is None or preset.prompt + preset.new_tokens <= positions:

@@ -19,7 +19,7 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from gprune.models import identity, parts
-from gprune.models.devices import execution_device, present
+from gprune.models.devices import execution_device, keep_present
 from gprune.models.families import Layout, layout_of
 from gprune.models.parts import Projection, module_of
 from gprune.records import Array, ModelShape, ModelSize, WeightNorms
@@ -254,14 +254,14 @@ class Decoder:
         Rows have unit length; a neuron whose weights are all zero stays zero.
         """
         gate, up, down = self.gate_proj(layer), self.up_proj(layer), self.down_proj(layer)
-        with present(module_of(gate)), present(module_of(up)), present(down):
+        with keep_present(module_of(gate)), keep_present(module_of(up)), keep_present(down):
             weights = gate.weight.float(), up.weight.float(), down.weight.float().T
             return nn.functional.normalize(torch.cat(weights, dim=1), dim=1)
 
     def matrix(self, layer: int, name: str) -> Array:
         """Return an (out, in) float32 read-only copy of a matrix: gate, up, down, query, key, value or out."""
         part = getattr(self, f"{_INITIALS.get(name, name)}_proj")(layer)
-        with present(module_of(part)):
+        with keep_present(module_of(part)):
             values: Array = part.weight.detach().float().cpu().numpy().copy()
         values.flags.writeable = False
         return values
@@ -278,7 +278,7 @@ def require_language_model(model: object) -> None:
 
 def _column_norms(linear: nn.Linear) -> tuple[Array, Array]:
     """Return the sum of squares and the mean of |w| of each column of a (rows, columns) weight."""
-    with present(linear):
+    with keep_present(linear):
         weight = linear.weight
         square = torch.zeros(weight.shape[1], dtype=torch.float64, device=weight.device)
         absolute = torch.zeros_like(square)

@@ -173,7 +173,7 @@ class AdaptiveBatches:
     kind: type[GpruneError] = SettingsError
     """class of the error that is raised if a single sequence does not fit"""
 
-    def fitting(self, run: Callable[[int], T], limit: int, finished: int = 0, total: int = 1) -> T:
+    def attempt(self, run: Callable[[int], T], limit: int, finished: int = 0, total: int = 1) -> T:
         """Call `run` with the largest batch size, at most `limit`, for which memory suffices, and return its result.
 
         `run` takes the batch size and must leave no partial result if it fails. `finished` and `total` are the steps
@@ -193,7 +193,7 @@ class AdaptiveBatches:
             self._halve(count, finished, total)
 
     def run_batches(self, total: int, run: Callable[[slice], None], progress: tuple[int, int] | None = None) -> None:
-        """Process `total` sequences batch by batch; see `fitting`.
+        """Process `total` sequences batch by batch; see `attempt`.
 
         `progress` has the finished and the total steps of the stage; by default the steps are the sequences.
         """
@@ -204,7 +204,7 @@ class AdaptiveBatches:
             return count
 
         while start < total:
-            start += self.fitting(batch, total - start, *(progress or (start, total)))
+            start += self.attempt(batch, total - start, *(progress or (start, total)))
 
     def _halve(self, count: int, finished: int, total: int) -> None:
         release_memory()
@@ -287,7 +287,7 @@ def execution_device(module: nn.Module) -> torch.device:
     return torch.device(GPU, hook.execution_device) if number else torch.device(hook.execution_device)
 
 
-def present(module: nn.Module) -> AbstractContextManager[None]:
+def keep_present(module: nn.Module) -> AbstractContextManager[None]:
     """Return a context in which the offloaded weights of a module itself, not of its submodules, are in memory."""
     offloaded = any(parameter.is_meta for parameter in module.parameters(recurse=False))
     return _resident(module) if offloaded and hasattr(module, "_hf_hook") else nullcontext()
@@ -314,7 +314,7 @@ def load_offloaded(module: nn.Module) -> None:
     for part in module.modules():
         if not any(parameter.is_meta for parameter in part.parameters(recurse=False)):
             continue
-        with present(part):
+        with keep_present(part):
             weights = {name: weight.detach().clone() for name, weight in part.named_parameters(recurse=False)}
         remove_hook_from_module(part)
         for name, weight in weights.items():

@@ -106,7 +106,7 @@ class Layout:
 
     def slice_of(self, part: str) -> Slice:
         """Return the slice that holds a part of ``UNITS``."""
-        return next(piece for piece in self.slices if part in piece.parts)
+        return next(entry for entry in self.slices if part in entry.parts)
 
     @property
     def o_proj(self) -> str:
@@ -124,7 +124,7 @@ class Layout:
         return ("AutoModelForCausalLM", *(("AutoModelForImageTextToText",) if self.text else ()))
 
     @property
-    def stored(self) -> tuple[str, ...]:
+    def layer_lists(self) -> tuple[str, ...]:
         """Return possible names of the list of layers in weight files.
 
         Versions of wrappers differ in it, and a model that was saved without its head has no prefix "model.".

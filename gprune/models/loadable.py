@@ -65,7 +65,7 @@ def require_whole(folder: Path) -> None:
     require_unquantized(folder)
     for match in filter(None, map(_CLASSIFIER.search, (str(values.get("architectures")), *tensors))):
         raise ModelError(f"{name} is a classifier ({match[0]}) and predicts no tokens: choose a causal language model")
-    lists = tuple(f"{path}." for path in (layout.stored if layout else ()))
+    lists = tuple(f"{path}." for path in (layout.layer_lists if layout else ()))
     inner = [key for key in tensors if not key.startswith(lists) or "._" in key]
     wrapped = [key for key in inner if _WRAPPER.sub("", key).startswith(lists)]
     if lists and wrapped:
@@ -192,7 +192,7 @@ def _compare_names(
 ) -> str:
     if not tensors:  # random weights have no files
         return ""
-    prefix = _find_layer_list(tensors, layout, layout.down_proj) or layout.stored[0]
+    prefix = _find_layer_list(tensors, layout, layout.down_proj) or layout.layer_lists[0]
     model, is_dense = prefix.removesuffix("layers"), values.get("model_type") in families.FAMILIES
     flags = {f"{layout.slice_of(part).path}.bias": flag for flag, parts in layout.biases.items() for part in parts}
     paths = *layout.norms, *(piece.path for piece in layout.slices if not piece.optional)
@@ -225,7 +225,7 @@ def _compare_names(
 
 
 def _find_layer_list(tensors: Mapping[str, Tensor], layout: families.Layout, path: str) -> str:
-    return next((name for name in layout.stored if f"{name}.0.{path}.weight" in tensors), "")
+    return next((name for name in layout.layer_lists if f"{name}.0.{path}.weight" in tensors), "")
 
 
 def _find_sizes(tensors: Mapping[str, Tensor], layout: families.Layout, path: str, axis: int) -> tuple[int, ...]:

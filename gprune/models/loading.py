@@ -208,7 +208,7 @@ def _read_mapped(folder: Path, device_map: DeviceMap, arguments: dict[str, Any])
 def require_finite(model: nn.Module, folder: Path) -> None:
     """Raise ModelError if a weight is NaN or infinite."""
     for path, module in model.named_modules():
-        with devices.present(module):
+        with devices.keep_present(module):
             for name, parameter in module.named_parameters(path, recurse=False):
                 if count := int((~torch.isfinite(parameter)).sum()):
                     dtype = str(parameter.dtype).removeprefix("torch.")

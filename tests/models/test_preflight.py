@@ -279,7 +279,7 @@ def test_attention_of_the_publishers_machine_gives_way_to_sdpa_with_a_notice(tmp
     assert torch.equal(decoder.model(ids).logits, logits)
     device = torch.device("cpu")
     waiting = read_weights(folder, device, "float32", False, offload=True)
-    assert torch.equal(waiting(ids).logits, logits) and devices.present(waiting.model.layers[0].mlp.up_proj)
+    assert torch.equal(waiting(ids).logits, logits) and devices.keep_present(waiting.model.layers[0].mlp.up_proj)
     assert torch.equal(loading.load_bare_model(str(folder), "cpu", "float32")(ids).logits, logits)
     assert loading.load_bare_model(f"random:{folder}", "cpu", "float32").config._attn_implementation == "sdpa"
     assert notice in inspection.inspect(str(folder)).loads

@@ -11,7 +11,7 @@ from gprune.data.texts import bundled
 from gprune.data.texts.catalogue import named_texts
 from gprune.data.texts.identity import describe, fingerprint, prepare
 from gprune.data.texts.sampled import Recipe, is_sampled, recipe, seed_of
-from gprune.data.texts.source import by_amount
+from gprune.data.texts.source import depends_on_amount
 from gprune.data.texts.tokens import (
     choose,
     draw,

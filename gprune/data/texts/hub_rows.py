@@ -77,24 +77,24 @@ class HubSplit:
     file: str = ""
     """file to read; empty for all files of the split"""
 
-    def load(self, size: int, cache: Path, set_aside: bool = False) -> HubRows | None:
+    def load(self, size: int, cache: Path, quarantine: bool = False) -> HubRows | None:
         """Return stored documents of at least `size` bytes or of the complete split, or None; see `stored`."""
-        for stored_size, rows in self.stored(cache, set_aside):
+        for stored_size, rows in self.stored(cache, quarantine):
             if size <= stored_size or len(rows.utf8) < stored_size:
                 return rows.first(size)
         return None
 
-    def stored(self, cache: Path, set_aside: bool = False) -> Iterator[tuple[int, HubRows]]:
+    def stored(self, cache: Path, quarantine: bool = False) -> Iterator[tuple[int, HubRows]]:
         """Yield the requested size and the documents of each stored download, in rising order of size.
 
-        Damaged results are quarantined if `set_aside` is set, else DamagedError is raised.
+        Damaged results are quarantined if `quarantine` is set, else DamagedError is raised.
         """
         store = Store(cache)
         for key in sorted(path.name for path in (cache / _STAGE).glob(f"{self._prefix}-*")):
             try:
                 yield int(key.rpartition("-")[2]), store.get(_STAGE, key, HubRows)
             except DamagedError:
-                if not set_aside:
+                if not quarantine:
                     raise
                 store.set_aside(_STAGE, key, HubRows)
 
@@ -103,7 +103,7 @@ class HubSplit:
 
         Raises CorpusError if they are available from neither.
         """
-        rows = self.load(size, cache, set_aside=True)
+        rows = self.load(size, cache, quarantine=True)
         if rows is None:
             store, key = Store(cache), f"{self._prefix}-{size:016d}"
             # a longer download uses the commit of the first one

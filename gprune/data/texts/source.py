@@ -94,7 +94,7 @@ def resolve(
     return Source(name, "file" if plain else "records", title, "", (path,), reader, name.joined, dataset)
 
 
-def by_amount(text: str) -> bool:
+def depends_on_amount(text: str) -> bool:
     """Return True if the content of a text depends on the requested number of tokens.
 
     This applies to sampled texts and to hub datasets of which only the beginning is downloaded.

@@ -47,7 +47,7 @@ class ReleasedFluctuation:
         self.sum = torch.zeros_like(template, dtype=torch.float64)
         self.total = torch.zeros_like(self.sum)
 
-    def extend(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
+    def prepare(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
         """Return the updates for a batch from its (layers, sequences, channels) sums about `centre`; apply none."""
         token_sum, total = self.sum.clone(), self.total.clone()
         for sample in range(sums.shape[1]):
@@ -130,7 +130,7 @@ class ChannelMoments:
         """Return the updates for the current batch after all layers were added; apply none."""
         centre, pending = self.shift.double(), Pending()
         if self.released is not None:
-            pending += self.released.extend(self.sums, self.squares, centre, self.length)
+            pending += self.released.prepare(self.sums, self.squares, centre, self.length)
         for index, rows in _rows_of_shards(shard):
             tokens = (rows.stop - rows.start) * self.length
             offset = self.sums[:, rows].sum(dim=1, dtype=torch.float64) / tokens

@@ -41,7 +41,7 @@ def prune_layerwise(
     """
     samples, length = tokens.ids.shape
     # every layer depends on the layers below, so pruning restarts if memory runs out
-    decisions = batch_runner(batch, length, decoder, on_progress).fitting(
+    decisions = batch_runner(batch, length, decoder, on_progress).attempt(
         lambda size: _prune_layers(decoder, tokens, size, decide, on_progress), samples
     )
     on_progress(decoder.shape.layers, decoder.shape.layers, "layer-by-layer pruning")

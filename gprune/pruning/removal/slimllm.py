@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
-from gprune.models.devices import present
+from gprune.models.devices import keep_present
 from gprune.models.parts import module_of
 from gprune.pruning.allocation import fang
 from gprune.pruning.calibration.collection import batch_runner
@@ -53,7 +53,7 @@ def layer_cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Pro
             layer_means.append(sum_ / tokens.ids.size)
         return np.array(layer_means)
 
-    means = batch_runner(batch, length, decoder, on_progress).fitting(run, samples)
+    means = batch_runner(batch, length, decoder, on_progress).attempt(run, samples)
     decoder.count_forward(tokens.ids.size)
     return means
 
@@ -115,7 +115,7 @@ def slimllm_decision(decoder: Decoder, target: float, change: Array) -> Decide:
             group_moments = output_covariances(weight, covariance, shape.kv_heads)
             return keep_groups(group_moments, int(groups[output.layer])).cpu().numpy(), np.zeros(shape.kv_heads)
         gate, up = decoder.gate_proj(output.layer), decoder.up_proj(output.layer)
-        with present(module_of(gate)), present(module_of(up)):
+        with keep_present(module_of(gate)), keep_present(module_of(up)):
             rows, energy = (gate.weight, up.weight), inputs.moments.square.diagonal()
             scores = neuron_scores(rows, weight, inputs.entering, energy, covariance).cpu().numpy()
         return budget.highest(scores, int(neurons[output.layer])), scores

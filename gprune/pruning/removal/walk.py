@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
-from gprune.models.devices import present
+from gprune.models.devices import keep_present
 from gprune.pruning.calibration.collection import batch_runner
 from gprune.pruning.calibration.sequential import Block, StopForward, embed_sequences
 from gprune.pruning.repair import OutputMap
@@ -71,7 +71,7 @@ def remove_layerwise(
     Raises SettingsError if not even one sequence fits in memory, NumericsError if an activation is not finite.
     """
     samples, length = tokens.ids.shape
-    decisions = batch_runner(batch, length, decoder, on_progress).fitting(
+    decisions = batch_runner(batch, length, decoder, on_progress).attempt(
         lambda size: _remove_layers(decoder, tokens, size, decide, own_repair, on_progress), samples
     )
     decoder.count_forward(PASSES * tokens.ids.size)
@@ -116,12 +116,12 @@ def _measure_inputs(decoder: Decoder, output: OutputMap, blocks: Sequence[Block]
 
 def _prune_map(output: OutputMap, inputs: MapInputs, decide: Decide, own_repair: OwnRepair) -> tuple[Array, Array]:
     """Prune and repair a map by the decision. Return the (units,) mask and order of removal."""
-    with present(output.dense):
+    with keep_present(output.dense):
         units, order = decide(output, inputs)
     output.mask = np.repeat(units, len(output.mask) // len(units))
     if not units.all():
         stays, dtype = torch.as_tensor(output.mask, device=output.device), output.dense.weight.dtype
-        with present(output.dense):
+        with keep_present(output.dense):
             missing = inputs.moments.own_inputs(stays, output.dense.weight, own_repair.whole)
         weights, bias, _ = solve(output.columns(), output.dense_bias(), missing, own_repair.kind, own_repair.damping)
         output.weight = cast_weights(weights, dtype, output)

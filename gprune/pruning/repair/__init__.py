@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from gprune.models.decoder import Decoder
-from gprune.models.devices import execution_device, present
+from gprune.models.devices import execution_device, keep_present
 from gprune.records import Array, PrunedModel, Repair
 from gprune.system.progress import Progress, silent
 
@@ -43,7 +43,7 @@ class OutputMap:
 
     def columns(self, staying: bool = True) -> torch.Tensor:
         """Return the (outputs, columns) dense weights of the kept columns, or of the removed columns."""
-        with present(self.dense):
+        with keep_present(self.dense):
             return self.dense.weight.index_select(1, self.index(staying))
 
     def narrowed(self) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -53,7 +53,7 @@ class OutputMap:
 
     def dense_bias(self) -> torch.Tensor | None:
         """Return the (outputs,) bias of the dense map, or None if it has none."""
-        with present(self.dense):
+        with keep_present(self.dense):
             return None if self.dense.bias is None else self.dense.bias.detach()
 
     @property
@@ -71,7 +71,7 @@ class OutputMap:
         with ExitStack() as stack:
             if wide is not None or self.bias is not None:
                 # keeps offloaded dense weights from being loaded again by a call of the module
-                stack.enter_context(present(dense))
+                stack.enter_context(keep_present(dense))
             stack.callback(dense.register_forward_pre_hook(_zero_inputs(removed_columns)).remove)
             for name, value in (("weight", wide), ("bias", self.bias)):
                 if value is not None:

@@ -59,7 +59,7 @@ def fit(
         maps, errors = _LayerWalk(decoder, masks, texts, settings, size).run(on_progress)
         return pack_maps(maps, masks.method, settings.kind, np.array(errors))
 
-    repaired = batch_runner(batch, length, decoder, on_progress).fitting(walk, samples)
+    repaired = batch_runner(batch, length, decoder, on_progress).attempt(walk, samples)
     decoder.count_forward(3 * sum(text.ids.size for text in texts))
     on_progress(decoder.shape.layers, decoder.shape.layers, _PROGRESS_LABEL)
     return repaired

@@ -24,15 +24,15 @@ from gprune.system import machine
 class Sampler:
     """Draw sequences from disjoint sets; a set is reshuffled when it is exhausted."""
 
-    def __init__(self, generator: np.random.Generator, sets: Sequence[Array], each: int) -> None:
+    def __init__(self, generator: np.random.Generator, sets: Sequence[Array], per_set: int) -> None:
         """Start with empty queues.
 
         Args:
             generator: generator of the shuffles.
             sets: (sequences,) int64 indices of the sequences of each set.
-            each: sequences per step and set; at most the size of the smallest set.
+            per_set: sequences per step and set; at most the size of the smallest set.
         """
-        self._generator, self._sets, self._each = generator, list(sets), each
+        self._generator, self._sets, self._per_set = generator, list(sets), per_set
         self._queues = [members[:0] for members in self._sets]
 
     def draw(self) -> Array:
@@ -59,10 +59,10 @@ class Sampler:
 
     def _take(self, number: int) -> Array:
         """Return the next sequences of one set; an exhausted set is reshuffled."""
-        if len(self._queues[number]) < self._each:
+        if len(self._queues[number]) < self._per_set:
             shuffled = self._generator.permutation(self._sets[number])
             self._queues[number] = np.concatenate([self._queues[number], shuffled])
-        sequences, self._queues[number] = np.split(self._queues[number], [self._each])
+        sequences, self._queues[number] = np.split(self._queues[number], [self._per_set])
         return sequences
 
 

@@ -116,7 +116,7 @@ class Passes:
         ids = torch.from_numpy(self._ids[numbers]).to(self._decoder.device)
         distils = self._settings.distillation_weight > 0
         target = self._targets(numbers, ids, (step, steps)) if distils else None
-        return self.sequences.fitting(lambda size: self._summed(learned, ids, target, size), numbers.size, step, steps)
+        return self.sequences.attempt(lambda size: self._summed(learned, ids, target, size), numbers.size, step, steps)
 
     def _targets(self, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
         """Return (subsets, sequences, tokens, hidden) final states of the dense model."""
