@@ -284,11 +284,11 @@ def layout_of(model_type: object, name: str) -> Layout:
 
 def _describe_reason(model_type: str) -> str:
     if any(part in model_type for part in _EXPERTS):
-        return " (mixtures of experts are not)"
+        return " (mixtures of experts are not supported)"
     if model_type in _WITHOUT_GATE or model_type.startswith(("gpt", "bloom")):
-        return " (FFNs without a gate are not)"
+        return " (FFNs without a gate are not supported)"
     if any(part in model_type for part in _LINEAR):
-        return " (layers of linear attention, of a state space or of a recurrence are not)"
+        return " (linear attention, state-space and recurrent layers are not supported)"
     return ""
 
 

@@ -35,7 +35,7 @@ _OTHER_FOLDERS = {
     "model_index.json": "is a diffusers pipeline, which predicts no tokens: choose a causal language model",
     **dict.fromkeys(
         ("consolidated*", "params.json"),
-        "is in the own format of Meta or Mistral: choose the copy that transformers reads, or convert it",
+        "is in Meta's or Mistral's own format: choose the copy that transformers reads, or convert it",
     ),
     "checkpoint-*": "holds checkpoints of a training: choose one of them, such as {0}",
     **dict.fromkeys(("trainer_state.json", "optimizer*"), "is a training state without a model: use save_pretrained"),

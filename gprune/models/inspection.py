@@ -87,19 +87,19 @@ def inspect(name: str) -> FolderContents:
 
 def _describe_form(record: PruningRecord | None, needs_our_class: bool, sizes: loadable.StoredSizes) -> str:
     if sizes.disagreement:
-        kind = "damaged" if needs_our_class else "pruned elsewhere, without a configuration that says so"
+        kind = "damaged" if needs_our_class else "pruned elsewhere, with a configuration that does not match"
         return f"{kind}: {sizes.disagreement}"
     if record is None and not needs_our_class:
-        return "ordinary: dense, or pruned to equal widths"
-    facts, widths = "", "of the same width: an ordinary model"
+        return "stock model: dense, or pruned to equal widths"
+    facts, widths = "", "of the same width: a stock model"
     if record is not None:
         repair = f", {record.pruned.repaired_by}" if record.repairs else ""
         training = ", trained after it" if record.trained or record.recovery else ""
         facts = f" by {record.method} to {record.retention:.2%} of the decoder's weights{repair}{training}"
-        widths = "padded with zeros to the same width: an ordinary model" if record.padded else widths
+        widths = "padded with zeros to the same width: a stock model" if record.padded else widths
     if needs_our_class:
         is_equal = all(len(set(layers)) == 1 for layers in (sizes.neurons, sizes.groups))
-        widths = "of the same width, which no ordinary model has" if is_equal else "of its own width"
+        widths = "of the same width, but no stock model has these weights" if is_equal else "of its own width"
     return f"pruned here{facts}, every layer {widths}"
 
 
@@ -131,17 +131,17 @@ def _describe_loading(folder: Path, values: dict[str, Any], disagreement: str) -
         return f"{'with trust_remote_code=True anywhere, ' if has_code else ''}without it after `import gprune`"
     if model_type not in model_types:
         if has_code:
-            return "only with code of its own (trust_remote_code=True)"
-        return f"not: transformers knows no model type {quote(model_type)}, and the folder brings no code"
+            return "only with its custom code (trust_remote_code=True)"
+        return f"not: transformers knows no model type {quote(model_type)}, and the folder has no custom code"
     if "per_layer_config" in values:
         return "where transformers' own modelling of the family reads per_layer_config (not tried here)"
     if disagreement:
-        return f"{'only with code of its own' if has_code else 'not'}: {disagreement}"
+        return f"{'only with its custom code' if has_code else 'not'}: {disagreement}"
     try:
         loadable.require_whole(folder)
     except ModelError:
-        return "not as it is"
-    description = "without code of its own" + (", although it brings some" if has_code else "")
+        return "not without changes"
+    description = "without custom code" + (", although the folder has some" if has_code else "")
     return "; ".join(filter(None, (description, loadable.attention_notice(folder))))
 
 

@@ -138,7 +138,7 @@ def attention_notice(folder: Path) -> str:
     for name in map(str, _find_settings(folder, "attn_implementation", "_attn_implementation")):
         can_run = name in _GPU_ATTENTIONS and machine.has_gpu() and any(distributions(name=_GPU_ATTENTIONS[name]))
         if not can_run and name not in _ATTENTIONS:
-            return f"{identity.CONFIG_FILE} asks for {name}, which cannot run here: the model runs with sdpa"
+            return f"{identity.CONFIG_FILE} requests {name}, which cannot run here: the model runs with sdpa"
     return ""
 
 

@@ -341,7 +341,7 @@ def _parse_retention(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1:
-        raise SettingsError(f"after @ comes a retention between 0 and 1, as in @0.5 (got {quote(text)})")
+        raise SettingsError(f"the retention after @ must be between 0 and 1, as in @0.5 (got {quote(text)})")
     return value
 
 

@@ -64,7 +64,7 @@ def shape_folder(name: str) -> Path:
     layers = _parse_depth(depth)
     if layers is None:
         raise ModelError(
-            f"{safe_parsing.quote(name)} names no depth: after # comes layers=N, with N from 1 to "
+            f"{safe_parsing.quote(name)} has no valid depth: after # give layers=N, with N from 1 to "
             f"{MOST_LAYERS}, as in {RANDOM}{shape}#layers=2"
         )
     # with its original depth it is the same model

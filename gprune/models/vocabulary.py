@@ -50,8 +50,8 @@ def embedding_notice(model: str) -> str:
     if embeddings is None or tokens <= embeddings:
         return ""
     return (
-        f"the tokenizer has {tokens} tokens and the model {embeddings} embeddings: a text with one of the others "
-        "is refused, and a task with one is left out"
+        f"the tokenizer has {tokens} tokens and the model {embeddings} embeddings: texts with a token that "
+        "lacks one are refused, and such tasks are left out"
     )
 
 

@@ -77,8 +77,8 @@ def sampling_of(name: TextName) -> Sampling:
     """Return the options of a sampled text. Raises SettingsError for another text or an invalid value."""
     if name.base != PREFIX:
         raise SettingsError(
-            f"{safe_parsing.quote(name.text)} names no text: one that the model writes itself is {PREFIX}, its "
-            f"options follow a #, as in {EXAMPLE}"
+            f"{safe_parsing.quote(name.text)} is not a text sampled from the model: type {PREFIX} with options "
+            f"after a #, as in {EXAMPLE}"
         )
     name.allow(OPTIONS, "sampled from the model")
     plain = Sampling()

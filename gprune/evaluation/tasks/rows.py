@@ -77,7 +77,7 @@ class StandardTask:
         try:
             answers = self.answers(row)
         except (KeyError, TypeError) as error:
-            raise ValueError("has no choices as the hub's rows have them: see docs/tasks.md") from error
+            raise ValueError("has no choices in the format of the hub's rows: see docs/tasks.md") from error
         # some rows of the hub have a space before the answer
         types = {type(answer) for answer in answers}
         forms = (form for form in (row[column], str(row[column]).lstrip()) if type(form) in types and form in answers)

@@ -191,8 +191,8 @@ def _find_splitting(values: dict[str, Any]) -> str:
         if name is not None and (steps[0]["behavior"], steps[0]["invert"]) == ("Isolated", False):
             return name
     raise CheckpointError(
-        f"the tokenizer splits text by {' and '.join(map(str, kinds))} in a way that is none of llama.cpp's "
-        f"known ones ({', '.join(['gpt-2', 'smollm', *_PATTERNS.values()])})"
+        f"the tokenizer splits text by {' and '.join(map(str, kinds))} in a way that llama.cpp does not "
+        f"support ({', '.join(['gpt-2', 'smollm', *_PATTERNS.values()])})"
     )
 
 

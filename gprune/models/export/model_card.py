@@ -38,10 +38,10 @@ _PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json", "video_
 _LICENCE_FIELDS = ("license", "license_name", "license_link")
 _TEXTS = ("primary", "auxiliary", "substitute")
 _SETTINGS = ("metric", "retention", "seed")
-_PADDED = "An ordinary model: every layer is padded with zeros to the widest, and needs no code of its own."
-_ORDINARY = "An ordinary model: every layer has the same width, and none needs code of its own."
+_PADDED = "This is a stock transformers model without custom code: every layer is padded with zeros to the widest."
+_ORDINARY = "This is a stock transformers model without custom code: every layer has the same width."
 _UNEQUAL = "Layers differ in width"
-_EXACTLY = "Every layer has the same width, but no ordinary model has exactly these weights"
+_EXACTLY = "Every layer has the same width, but no stock transformers model has exactly these weights"
 _OF_ITS_OWN = (
     "{}, which `modeling_gprune.py` in this folder builds; it needs torch and "
     "transformers. After `import gprune` the model loads without `trust_remote_code`."
@@ -260,8 +260,8 @@ def _title(record: PruningRecord) -> str:
     return (
         f"# {source}, pruned by {record.method} to {100 * record.retention:.3g}%\n\n"
         f"{source} without the FFN neurons and key/value groups that the method `{record.method}` of GPrune "
-        f"Studio {__version__} leaves out: {record.retention:.2%} of the linear weights of its decoder layers "
-        f"are kept ({100 * record.target:.4g}% were asked for). Embeddings, norms and head are those of "
+        f"Studio {__version__} removes: {record.retention:.2%} of the linear weights of its decoder layers "
+        f"are kept ({100 * record.target:.4g}% were requested). Embeddings, norms and head are those of "
         f"{source}."
     )
 
@@ -275,8 +275,8 @@ def _pruning(folder: Path, record: PruningRecord) -> str:
         ("family", FAMILIES[family].label if family in FAMILIES else family),
         ("parameters", f"{sum(tensor.numbers for tensor in identity.parameter_tensors(folder)):,}"),
         ("number type", _number_types(folder, _base_folder(record.source))),
-        ("FFN neurons a layer", f"{', '.join(map(str, neurons))} of {record.neurons}"),
-        ("key/value groups a layer", f"{', '.join(map(str, groups))} of {record.key_value_groups}"),
+        ("FFN neurons per layer", f"{', '.join(map(str, neurons))} of {record.neurons}"),
+        ("key/value groups per layer", f"{', '.join(map(str, groups))} of {record.key_value_groups}"),
         ("repair of the kept weights", record.pruned.repaired_by or "none"),
         ("trained after the cut", training),
         ("base model, SHA-256 of configuration and weights", f"`{record.fingerprint}`" if record.fingerprint else ""),
@@ -296,7 +296,7 @@ def _number_types(folder: Path, base: Path | None) -> str:
 
 def _perplexities(figures: Sequence[Figure]) -> str:
     if not figures:
-        return "## Perplexity\n\nNot measured, or not known where this card was written."
+        return "## Perplexity\n\nNo perplexity of this model was recorded."
     rows = [
         f"| {without_folders(figure.text)} | {figure.perplexity:.2f} ± {figure.standard_error:.2f} | "
         f"{'–' if figure.dense is None else f'{figure.dense:.2f}'} |"
@@ -331,9 +331,9 @@ def _loading(folder: Path, record: PruningRecord) -> str:
 def _licence(licence: dict[str, str], source: str) -> str:
     name = licence.get("license_name") or licence.get("license")
     sentence = (
-        f"That of {without_folders(source)}: {name}."
+        f"The licence of {without_folders(source)} applies: {name}."
         if name
-        else f"The licence of {without_folders(source) or 'the base model'} holds for this model too. It was not "
-        "named where this card was written: look it up before you pass the model on."
+        else f"The licence of {without_folders(source) or 'the base model'} applies to this model too. It is "
+        "not recorded here: look it up before you share the model."
     )
     return f"## Licence\n\n{sentence}"

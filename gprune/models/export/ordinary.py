@@ -137,7 +137,7 @@ def stock_config(family: str, values: dict[str, Any]) -> Any:
     """Return a stock configuration. Raise CheckpointError if the family does not accept these values."""
     from transformers import AutoConfig
 
-    with as_checkpoint_error(f"no ordinary {family} configuration holds this model"):
+    with as_checkpoint_error(f"no stock {family} configuration fits this model"):
         return AutoConfig.for_model(family, **values)
 
 
@@ -151,7 +151,7 @@ def empty_model(config: Any, dtype: torch.dtype, **options: Any) -> Any:
 
 def _added_biases(model: Any, config: Any) -> tuple[str, ...] | None:
     """Return the biases that only the stock model has, or None if any other tensors differ."""
-    with as_checkpoint_error(f"no ordinary {config.model_type} model holds this one"):
+    with as_checkpoint_error(f"no stock {config.model_type} model fits this model"):
         expected = empty_model(config, model.dtype).state_dict()
     tensors = model.state_dict()
     extra_tensors = tuple(name for name in expected if name not in tensors)

@@ -75,8 +75,8 @@ def _padded_config(pruned: Any, repaired_by: str) -> Any:
         if biases <= ordinary.empty_model(padded, pruned.dtype).state_dict().keys():
             return padded
     raise CheckpointError(
-        f"an ordinary {dense_type(config.model_type)} model has no bias in o_proj and down_proj, where {repaired_by} "
-        f"puts them: use the pruned folder itself, or prune without {repaired_by}"
+        f"a stock {dense_type(config.model_type)} model has no bias in o_proj and down_proj, where {repaired_by} "
+        f"adds it: use the pruned folder itself, or prune without {repaired_by}"
     )
 
 
