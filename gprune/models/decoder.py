@@ -70,7 +70,7 @@ class Decoder:
         neuron = sum(part(0).bias is not None for part in (self.gate_proj, self.up_proj))
         missing_biases = sum(part(0).bias is None for part in (self.o_proj, self.down_proj))
         modules = dict(self.layers[0].named_modules())
-        optional = [piece.path for piece in self.layout.slices if piece.optional]
+        optional = [entry.path for entry in self.layout.slices if entry.optional]
         norms = [modules[path] for path in optional if path in modules]
         norm = sum(weight.numel() for part in norms for weight in part.parameters()) // shape.kv_heads
         return ModelSize(
@@ -183,9 +183,9 @@ class Decoder:
     def matrices(self, layer: int) -> list[tuple[nn.Linear, dict[str, slice]]]:
         """Return the linear maps of a layer that hold units, with the rows or columns of each part."""
         return [
-            (parts.linear(self.layers[layer], piece.path, layer), parts.part_ranges(piece, self.shape))
-            for piece in self.layout.slices
-            if not piece.optional
+            (parts.linear(self.layers[layer], entry.path, layer), parts.part_ranges(entry, self.shape))
+            for entry in self.layout.slices
+            if not entry.optional
         ]
 
     def hidden_states(self, ids: torch.Tensor) -> torch.Tensor:

@@ -159,9 +159,9 @@ class Layout:
     def table(self) -> list[list[Any]]:
         """Return path, axis and units of every slice that pruning narrows, in the format of the modelling file."""
         return [
-            [piece.path, piece.axis, [UNITS[part] for part in piece.parts]]
-            for piece in self.slices
-            if self.heads or UNITS[piece.parts[0]] == "neurons"
+            [entry.path, entry.axis, [UNITS[part] for part in entry.parts]]
+            for entry in self.slices
+            if self.heads or UNITS[entry.parts[0]] == "neurons"
         ]
 
     def numbers(self) -> list[list[str]]:

@@ -195,7 +195,7 @@ def _compare_names(
     prefix = _find_layer_list(tensors, layout, layout.down_proj) or layout.layer_lists[0]
     model, is_dense = prefix.removesuffix("layers"), values.get("model_type") in families.FAMILIES
     flags = {f"{layout.slice_of(part).path}.bias": flag for flag, parts in layout.biases.items() for part in parts}
-    paths = *layout.norms, *(piece.path for piece in layout.slices if not piece.optional)
+    paths = *layout.norms, *(entry.path for entry in layout.slices if not entry.optional)
     names = [f"{path}.weight" for path in paths]
     # bias compensation may have added biases to a pruned model
     names += [path for path, flag in flags.items() if is_dense and (not flag or values.get(flag))]
@@ -211,7 +211,7 @@ def _compare_names(
         and (name.startswith(f"{prefix}.") or not layout.text)
     }
     # in families with optional slices, the configuration enables the norms
-    unexpected = set() if any(piece.optional for piece in layout.slices) else unexpected
+    unexpected = set() if any(entry.optional for entry in layout.slices) else unexpected
     for verb, denial, tensor_names in (
         ("lack", "has", expected - tensors.keys()),
         ("have", "does not have", unexpected),

@@ -171,4 +171,4 @@ def shared_share(windows: Array, sequences: Array, run: int) -> float:
 def _runs(ids: Array, run: int) -> list[bytes]:
     """Return the bytes of all runs of `run` consecutive ids in a (rows, length) array."""
     rows = sliding_window_view(np.asarray(ids, dtype=np.int32), run, axis=1)
-    return [each.tobytes() for each in rows.reshape(-1, run)]
+    return [row.tobytes() for row in rows.reshape(-1, run)]

@@ -287,10 +287,10 @@ def plain_errors(path: str) -> Iterator[None]:
     except GpruneError:
         raise
     except UnicodeDecodeError as error:
-        wide = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
-        if b"\0" in error.object[:_HEAD_BYTES] and not wide:
+        is_utf16 = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
+        if b"\0" in error.object[:_HEAD_BYTES] and not is_utf16:
             raise CorpusError(f"{path!r} {_BINARY}") from error
-        encoding = "UTF-16" if wide else "ISO-8859-1"
+        encoding = "UTF-16" if is_utf16 else "ISO-8859-1"
         raise CorpusError(
             f"{path!r} is not UTF-8 (byte 0x{error.object[error.start]:02x}). Convert it, as with: "
             f"iconv -f {encoding} -t UTF-8 {shlex.quote(path)} > converted.txt"

@@ -114,10 +114,10 @@ def _fill(padded: Any, pruned: Any) -> None:
 
 def _fused_rows(padded: Any, pruned: Any) -> dict[str, torch.Tensor]:
     """Return, by weight name, the rows of the padded model that hold the pruned rows of every fused map."""
-    wide, rows = padded.config, {}
+    padded_config, rows = padded.config, {}
     layout = dense_layout(pruned)
     sizes = ordinary.group_size(pruned.config), ordinary.head_width(pruned, layout)
-    dense = wide.intermediate_size, wide.num_key_value_heads, *sizes
+    dense = padded_config.intermediate_size, padded_config.num_key_value_heads, *sizes
     for layer, widths in enumerate(zip(*ordinary.widths(pruned, layout), strict=True)):
         neurons, groups = (torch.arange(width) for width in widths)
         remaining = KeptUnits(neurons, groups, dense)

@@ -38,8 +38,8 @@ def principal_components(centred: torch.Tensor, dimensions: int) -> tuple[torch.
     """
     block = (dimensions + 1) // 2
     # block iteration saves nothing if the Krylov space is nearly as wide as the points
-    narrow = min(centred.shape) <= 2 * _BLOCKS * block
-    rows = _exact_directions(centred, dimensions) if narrow else _krylov_directions(centred, dimensions, block)
+    is_narrow = min(centred.shape) <= 2 * _BLOCKS * block
+    rows = _exact_directions(centred, dimensions) if is_narrow else _krylov_directions(centred, dimensions, block)
     # a direction's sign is arbitrary: its largest entry is made positive
     largest = rows.gather(1, rows.abs().argmax(dim=1, keepdim=True))
     rows = (rows * torch.where(largest < 0, -1.0, 1.0)).float()

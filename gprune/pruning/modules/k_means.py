@@ -157,8 +157,8 @@ def kmeans_plus_plus(rows: torch.Tensor, count: int, starts: int, rng: Generator
     start_indices = torch.arange(starts, device=rows.device)
     for index in range(count - 1):
         weights = distance.double().cpu().numpy()
-        each_start = zip(weights, centroids, draws, strict=True)
-        candidates = np.stack([_draw_neurons(weight, ids, shares[index]) for weight, ids, (_, shares) in each_start])
+        per_start = zip(weights, centroids, draws, strict=True)
+        candidates = np.stack([_draw_neurons(weight, ids, shares[index]) for weight, ids, (_, shares) in per_start])
         nearest = _distances(rows, candidates.ravel().tolist()).view(starts, trials, -1)
         nearest = torch.minimum(nearest, distance[:, None])
         best = nearest.sum(2).argmin(1)

@@ -65,15 +65,15 @@ class OutputMap:
     def applied(self) -> Iterator[None]:
         """Let the dense map compute the output of the pruned map while the context is open."""
         dense, removed_columns = self.dense, torch.as_tensor(~self.mask, device=self.device)
-        wide = None
+        full_weight = None
         if self.weight is not None:
-            wide = torch.zeros_like(dense.weight, device=self.device).index_copy_(1, self.index(), self.weight)
+            full_weight = torch.zeros_like(dense.weight, device=self.device).index_copy_(1, self.index(), self.weight)
         with ExitStack() as stack:
-            if wide is not None or self.bias is not None:
+            if full_weight is not None or self.bias is not None:
                 # keeps offloaded dense weights from being loaded again by a call of the module
                 stack.enter_context(keep_present(dense))
             stack.callback(dense.register_forward_pre_hook(_zero_inputs(removed_columns)).remove)
-            for name, value in (("weight", wide), ("bias", self.bias)):
+            for name, value in (("weight", full_weight), ("bias", self.bias)):
                 if value is not None:
                     stack.callback(setattr, dense, name, getattr(dense, name))
                     setattr(dense, name, nn.Parameter(value, requires_grad=False))

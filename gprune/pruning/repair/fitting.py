@@ -225,13 +225,13 @@ def record_call(module: nn.Module, stop: bool = False) -> Iterator[ModuleCall]:
 
 def cast_weights(weights: torch.Tensor, dtype: torch.dtype, output: OutputMap) -> torch.Tensor:
     """Return the weights in the model's number type. Raises NumericsError if they are too large for it."""
-    narrow = weights.to(dtype)
-    if not bool(torch.isfinite(narrow).all()):
+    rounded = weights.to(dtype)
+    if not bool(torch.isfinite(rounded).all()):
         raise NumericsError(
             f"the repaired weights of {output.name} in layer {output.layer} do not fit {str(dtype)[6:]}: use "
             "float32 or bfloat16, or a larger repair.damping"
         )
-    return narrow
+    return rounded
 
 
 def require_finite_moments(moments: FitMoments, output: OutputMap, doing: str) -> None:

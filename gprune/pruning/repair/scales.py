@@ -37,8 +37,8 @@ def repair(decoder: Decoder, maps: Sequence[OutputMap], scales: LearnedScales, _
         if not np.array_equal(rows[output.layer] != 0, output.mask):
             raise ModelError(f"the scales of {scales.method} belong to other masks or another model: learn them again")
         weight, bias = output.narrowed()
-        wide = torch.promote_types(weight.dtype, torch.float32)
-        factor = torch.tensor(rows[output.layer][output.mask]).to(weight.device, wide)
-        added = torch.tensor(scales.biases[output.layer, position]).to(weight.device, wide)
-        output.weight = (weight.to(wide) * factor).to(weight.dtype)
-        output.bias = (added if bias is None else bias.to(wide) + added).to(weight.dtype)
+        float_type = torch.promote_types(weight.dtype, torch.float32)
+        factor = torch.tensor(rows[output.layer][output.mask]).to(weight.device, float_type)
+        added = torch.tensor(scales.biases[output.layer, position]).to(weight.device, float_type)
+        output.weight = (weight.to(float_type) * factor).to(weight.dtype)
+        output.bias = (added if bias is None else bias.to(float_type) + added).to(weight.dtype)
