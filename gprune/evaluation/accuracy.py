@@ -85,6 +85,7 @@ def questions(task: str, settings: EvaluationSettings, on_progress: Progress = s
 
 
 def _run_harness(language_model: Any, source: TaskSource, settings: EvaluationSettings) -> TaskResult:
+    """Run a task with lm-eval and return its result in the records of this project."""
     import lm_eval
 
     data = fingerprint(source, settings)
@@ -96,7 +97,7 @@ def _run_harness(language_model: Any, source: TaskSource, settings: EvaluationSe
         # lm-eval's seed, for tasks that sample the generated text
         torch.manual_seed(1234)
         results = lm_eval.evaluate(language_model, loaded, limit=settings.limit, bootstrap_iters=0)
-    # lm-eval's names: `acc` is `acc,none`; one with a filter is `exact_match,strict-match`
+    # lm-eval's names have the form metric,filter, such as `acc,none` and `exact_match,strict-match`
     figures = {
         key.removesuffix(",none"): float(value)
         for key, value in results["results"][name].items()

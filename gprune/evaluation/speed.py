@@ -247,6 +247,7 @@ def _create_decoding(mode: str, model: nn.Module, prompt: Tensor, settings: Spee
 
 
 def _require_fit(name: str, model: nn.Module, settings: SpeedSettings) -> None:
+    """Raise SettingsError if prompt and new tokens exceed the model's positions."""
     config = language_config(model)
     positions = getattr(config, "max_position_embeddings", None)
     length = settings.prompt + settings.new_tokens
@@ -316,6 +317,7 @@ def measure(
 
 
 def _summarize(timed: Timed, reference: Timed, phase: str, settings: SpeedSettings) -> Speed:
+    """Return the speed of a model in one phase, and its ratio to that of the reference model."""
     token_counts = {"prefill": settings.prompt, "decode": settings.new_tokens - 1, "whole": settings.new_tokens}
     seconds = timed.seconds(phase)
     speed, spread = _median_and_spread(settings.batch * token_counts[phase] / seconds)

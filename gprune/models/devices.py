@@ -299,7 +299,7 @@ def _resident(module: nn.Module) -> Iterator[None]:
 
     hook: Any = module._hf_hook
     with align_module_device(module):
-        # while open, a call of the module neither reads nor drops its weights
+        # while the context is open, a call of the module neither reads nor drops its weights
         hook.offload = False
         try:
             yield

@@ -134,7 +134,7 @@ def _describe_loading(folder: Path, values: dict[str, Any], disagreement: str) -
             return "only with its custom code (trust_remote_code=True)"
         return f"not: transformers knows no model type {quote(model_type)}, and the folder has no custom code"
     if "per_layer_config" in values:
-        return "where transformers' own modelling of the family reads per_layer_config (not tried here)"
+        return "if transformers' model class of the family reads per_layer_config (not tested here)"
     if disagreement:
         return f"{'only with its custom code' if has_code else 'not'}: {disagreement}"
     try:

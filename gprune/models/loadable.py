@@ -143,6 +143,7 @@ def attention_notice(folder: Path) -> str:
 
 
 def _find_settings(folder: Path, *keys: str) -> list[Any]:
+    """Return all values of some keys in the configuration of a model and of its language model."""
     values = identity.configuration(folder)
     sections = [values, *(section for section in values.values() if isinstance(section, Mapping))]
     return [section[key] for section in sections for key in keys if section.get(key)]

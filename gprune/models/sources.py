@@ -175,7 +175,7 @@ def _as_model_error(name: str, gap: str) -> Iterator[None]:
     except GpruneError:
         raise
     except Exception as error:  # the client's transport errors have other classes in each of its versions
-        # a dry run reports the reason as its cause
+        # the error of a dry run has the original error as its cause
         cause = error.__cause__ if isinstance(error, errors.DryRunError) else error
         status = getattr(getattr(cause, "response", None), "status_code", None)
         reason = f"it answers {status}" if status else "no network"
@@ -189,7 +189,7 @@ def _as_model_error(name: str, gap: str) -> Iterator[None]:
             )
         elif isinstance(cause, errors.RepositoryNotFoundError):
             message = (
-                f"the hub shows no model {name!r}: check the spelling, or log in with `hf auth login` if the "
+                f"the hub has no model {name!r}: check the spelling, or log in with `hf auth login` if the "
                 "model is private"
             )
         raise ModelError(message) from error

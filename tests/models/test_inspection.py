@@ -60,7 +60,7 @@ def test_a_folder_that_somebody_cut_without_telling_its_configuration_does_not_l
     assert f"does not fit its config.json: {words}. Copy both" in result.prunable and result.loads == f"not: {words}"
     with pytest.raises((RuntimeError, ValueError)):
         AutoModelForCausalLM.from_pretrained(folder)
-    assert inspection.inspect(str(changed(folder, auto_map={"a": "b.c"}))).loads.startswith("only with code of its")
+    assert inspection.inspect(str(changed(folder, auto_map={"a": "b.c"}))).loads.startswith("only with its custom code")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_folder_that_somebody_cut_without_telling_its_configuration_does_not_l
             "nothing: the weights of the model .* are quantized .gptq.",
             "not without changes",
         ),
-        ({"per_layer_config": {"0": {}}}, "FFN neurons", "where transformers' own modelling .* per_layer_config"),
+        ({"per_layer_config": {"0": {}}}, "FFN neurons", "if transformers' model class .* per_layer_config"),
         ({"num_experts": 8}, "nothing: .* mixture of experts", "without code"),
         ({"num_hidden_layers": 4}, "nothing: .*its weights have 3 layers", "not: its weights have 3 layers"),
     ],

@@ -74,6 +74,7 @@ def kinship(evaluated: Corpus, calibrated: Corpus) -> Kinship:
 
 
 def _corpus_and_part(name: TextName, role: Role) -> tuple[str, str]:
+    """Return the corpus of a text and its part: the split, or the path of a file."""
     split = name.option("split")
     if sampled.is_sampled(name.base):
         # texts with another role, seed or temperature are other parts of one corpus
@@ -91,6 +92,7 @@ def _corpus_and_part(name: TextName, role: Role) -> tuple[str, str]:
 
 
 def _local_corpus(name: TextName, split: str, role: Role) -> tuple[str, str]:
+    """Return corpus and part of a local text, from the words in the name of its file or folder."""
     # files whose names differ only in the split are one corpus
     try:
         path = Path(os.path.realpath(name.base))

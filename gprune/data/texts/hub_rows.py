@@ -108,7 +108,7 @@ class HubSplit:
             store, key = Store(cache), f"{self._prefix}-{size:016d}"
             # a longer download uses the commit of the first one
             revision = next((earlier.revision for _, earlier in self.stored(cache)), "")
-            store.put(_STAGE, key, self._stream(size, revision, cache))
+            store.put(_STAGE, key, self._download(size, revision, cache))
             # another process may have stored it first
             rows = store.get(_STAGE, key, HubRows)
         return rows.first(size)
@@ -119,7 +119,8 @@ class HubSplit:
         request = [self.repository, self.branch, self.split, self.file, *options]
         return hashlib.sha256(json.dumps(request).encode()).hexdigest()[:32]
 
-    def _stream(self, size: int, revision: str, cache: Path) -> HubRows:
+    def _download(self, size: int, revision: str, cache: Path) -> HubRows:
+        """Download documents of at least `size` bytes, or of the complete split, and return them."""
         with _convert_hub_errors(self):
             revision = revision or _commit(self.repository, self.branch)
             dataset = self._open(revision, cache / "datasets")

@@ -186,6 +186,7 @@ def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, rev
 
 
 def _open_builder(folder: str, name: TextName, arguments: Mapping[str, Any]) -> Any:
+    """Return the library's builder of a dataset folder; a missing configuration raises CorpusError with a list."""
     config, load = name.option("config"), library().load_dataset_builder
     try:
         return load(folder, config or None, **arguments)

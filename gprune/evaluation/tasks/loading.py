@@ -65,6 +65,7 @@ def resolve(task: str, settings: EvaluationSettings) -> TaskSource:
 
 
 def _find_in_folder(task: str, name: str) -> TaskSource:
+    """Return the task with its rows in the folder `name`. Raises CorpusError if the folder has no file for it."""
     with safe_parsing.reraise_as(SettingsError):
         folder = safe_parsing.path(name, "evaluation.task_folder")
     if not folder.is_dir():
@@ -320,6 +321,7 @@ def _process_once(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _require_figure(name: str, loaded: Loaded) -> None:
+    """Raise SettingsError if a group of tasks has no score of its own, or a task is not text only."""
     group = (loaded.get("groups") or {}).get(name)
     if name not in loaded["tasks"] and not (group is not None and group.has_aggregation):
         members = ", ".join(sorted(loaded["tasks"]))

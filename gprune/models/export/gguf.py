@@ -286,6 +286,7 @@ def _rope_factors(model: Any) -> Array | None:
 
 
 def _tensors(model: Any, factors: Array | None, dtype: np.dtype[Any]) -> Iterator[tuple[str, Array]]:
+    """Yield the tensors of a model under deci's names; `factors` are those of `_rope_factors`."""
     import gguf
 
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.DECI, len(model.model.layers))
@@ -298,7 +299,7 @@ def _tensors(model: Any, factors: Array | None, dtype: np.dtype[Any]) -> Iterato
             values = _interleave(values, model.model.layers[0].self_attn.head_dim)
         deci_name = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if deci_name is None:
-            raise CheckpointError(f"llama.cpp's deci architecture has no place for {name}")
+            raise CheckpointError(f"llama.cpp's deci architecture does not support the tensor {name}")
         yield deci_name, _convert_tensor(name, values, dtype)
     if factors is not None:
         yield "rope_freqs.weight", factors

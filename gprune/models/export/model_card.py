@@ -256,6 +256,7 @@ def _eval_result(figure: Figure) -> Any:
 
 
 def _title(record: PruningRecord) -> str:
+    """Return the heading and the introduction of a card."""
     source = without_folders(record.source) or "a model"
     return (
         f"# {source}, pruned by {record.method} to {100 * record.retention:.3g}%\n\n"
@@ -267,6 +268,7 @@ def _title(record: PruningRecord) -> str:
 
 
 def _pruning(folder: Path, record: PruningRecord) -> str:
+    """Return the section on what was pruned."""
     values = identity.configuration(folder)
     family = dense_type(values.get("model_type"))
     neurons, groups = record.widths
@@ -308,6 +310,7 @@ def _perplexities(figures: Sequence[Figure]) -> str:
 
 
 def _loading(folder: Path, record: PruningRecord) -> str:
+    """Return the section on how to load the model."""
     model_type = str(identity.configuration(folder).get("model_type"))
     needs_code = model_type.startswith(PRUNED_PREFIX)
     option = ", trust_remote_code=True" if needs_code else ""

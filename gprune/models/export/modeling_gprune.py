@@ -118,6 +118,7 @@ def _narrow_weights(module: Any, axis: int, index: torch.Tensor) -> None:
 
 
 def _set_count(layer: nn.Module, path: str, count: int) -> None:
+    """Set the attribute at a dotted path to a number of units, or override it in the configuration of a module."""
     *owner, name = path.split(".")
     through_config = owner[-1] == "config"
     module: Any = _module(layer, ".".join(owner[:-1] if through_config else owner))

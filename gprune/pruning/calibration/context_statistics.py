@@ -225,7 +225,7 @@ class _Pass:
                 self._queue_changes(layer, sums.moments.prepare(layer, self.shards, inputs.flatten(0, 1), members))
             if not self.gradient:
                 return None
-            # nothing below the first neurons needs a gradient, so the graph begins there
+            # nothing below the neurons of layer 0 needs a gradient, so the graph begins there
             tracked = arguments[0].detach().requires_grad_() if layer == 0 else arguments[0]
             tracked.register_hook(self._affinity_hook(layer, inputs))
             return (tracked,)
