@@ -75,7 +75,7 @@ def test_a_folder_that_somebody_cut_without_telling_its_configuration_does_not_l
             "not without changes",
         ),
         ({"per_layer_config": {"0": {}}}, "FFN neurons", "if transformers' model class .* per_layer_config"),
-        ({"num_experts": 8}, "nothing: .* mixture of experts", "without code"),
+        ({"num_experts": 8}, "nothing: .* mixture of experts", "without custom code"),
         ({"num_hidden_layers": 4}, "nothing: .*its weights have 3 layers", "not: its weights have 3 layers"),
     ],
 )
