@@ -183,7 +183,7 @@ def test_dense_and_pruned_are_measured_side_by_side(folders, capsys, tmp_path):
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "random:gpt9", "random:llama2-7b@2"])
 def test_a_name_of_no_model_is_told_before_anything_is_loaded(folders, capsys, name):
-    with pytest.raises((ModelError, SettingsError), match="no model folder|retention between"):
+    with pytest.raises((ModelError, SettingsError), match="no model folder|retention after @"):
         measured(folders / "dense", name, *QUICK)
     assert "loading" not in capsys.readouterr().err
 
