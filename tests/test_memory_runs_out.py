@@ -247,6 +247,6 @@ def test_memory_runs_out_in_many_words(error):
         return size
 
     sequences = AdaptiveBatches(12, 5, "calibration.batch", "do something", torch.device("cpu"), silent)
-    assert sequences.fitting(run, 100) == 3 and requested == [12, 6, 3]
+    assert sequences.attempt(run, 100) == 3 and requested == [12, 6, 3]
     # what is left may be less than that, and the number never rises again
-    assert sequences.fitting(run, 2) == 2 and sequences.fitting(run, 100) == 3
+    assert sequences.attempt(run, 2) == 2 and sequences.attempt(run, 100) == 3

@@ -1,9 +1,9 @@
-"""Figures of a model, dense or pruned, on tasks of lm-eval (section 4: zero-shot accuracy).
+"""Measure a dense or pruned model on tasks of lm-eval (section 4: zero-shot accuracy).
 
-The model in memory is adapted to lm-eval, with smaller batches where memory runs out, error sentences and progress. Its
-choice is the one of the highest log-likelihood (acc), or of the highest log-likelihood divided by the choice's length
-in characters (acc_norm). Both are kept; which of them counts is decided when they are shown
-(``gprune.analysis.accuracy``). Other tasks keep every metric under lm-eval's name, and count by the first.
+An adapter passes the model in memory to lm-eval; it halves batches if memory runs out and reports progress. In
+multiple choice, the model selects the choice with the highest log-likelihood (acc), or with the highest log-likelihood
+divided by the choice's length in characters (acc_norm). Both accuracies are stored, and ``gprune.analysis.accuracy``
+chooses one. For other tasks all metrics are stored under lm-eval's names, and the first is the task's figure.
 """
 
 import copy
@@ -36,7 +36,7 @@ _GENERATED = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_to
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Figures of a model on one task, its answers, and the questions."""
+    """Result of a model on one task: its figures and answers, and the questions."""
 
     accuracy: Accuracy
     answers: Answers
@@ -52,9 +52,9 @@ def measure_tasks(
         model: The model, on the device where it is measured.
         tokenizer: Its tokenizer.
         task: Name of a task of lm-eval or of the demo, or the path of a file of own questions.
-        settings: ``limit``, ``few_shot``, ``task_folder`` and ``batch`` count; the last changes speed, not results,
-            and is halved where memory runs out.
-        on_progress: Called after every batch; what it raises ends the measurement.
+        settings: uses ``limit``, ``few_shot``, ``task_folder`` and ``batch``. The batch size affects speed only and is
+            halved if memory runs out.
+        on_progress: Called after every batch; may raise to stop.
 
     Raises:
         SettingsError: The task is unknown or cannot be run here, or not even one sequence fits in memory.
@@ -72,45 +72,46 @@ def measure_tasks(
     try:
         with loading.silence_output():
             language_model = InMemoryModel(model, tokenizer, settings.batch, report)
-            return _measure(language_model, source, settings)
+            return _run_harness(language_model, source, settings)
     finally:
         model.train(training)
 
 
 def questions(task: str, settings: EvaluationSettings, on_progress: Progress = silent) -> Questions:
-    """Return the questions of a task as every model is asked them; for arguments and errors see `measure_tasks`."""
+    """Return the questions of a task; for arguments and errors see `measure_tasks`."""
     loaded = loading.build_requests(resolve(task, settings), settings)
     on_progress(1, 1, "tasks: writing questions")
     return read_questions(task, loaded["tasks"])
 
 
-def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettings) -> TaskResult:
+def _run_harness(language_model: Any, source: TaskSource, settings: EvaluationSettings) -> TaskResult:
+    """Run a task with lm-eval and return its result in the records of this project."""
     import lm_eval
 
     data = fingerprint(source, settings)
-    # set only now, because a fingerprint of requests draws the examples too
+    # seeded here, because computing a fingerprint of the requests also draws random examples
     loaded = loading.load_task(source, settings.few_shot)
     name, tasks = source.task, loaded["tasks"]
     # intervals are computed below, without lm-eval's bootstrap
     with loading.seed_random_numbers(), devices.preserve_random_state(language_model.device):
-        # lm-eval's seed, for tasks that sample what they generate
+        # lm-eval's seed, for tasks that sample the generated text
         torch.manual_seed(1234)
         results = lm_eval.evaluate(language_model, loaded, limit=settings.limit, bootstrap_iters=0)
-    # lm-eval's names: `acc` is `acc,none`; one with a filter is `exact_match,strict-match`
+    # lm-eval's names have the form metric,filter, such as `acc,none` and `exact_match,strict-match`
     figures = {
         key.removesuffix(",none"): float(value)
         for key, value in results["results"][name].items()
         if "," in key and "_stderr," not in key and isinstance(value, int | float)
     }
-    scores = {metric: _scores(results["samples"], tasks, metric) for metric in figures}
+    scores = {metric: _question_scores(results["samples"], tasks, metric) for metric in figures}
     main = next(iter(figures), "acc")
     main_scores = scores.get(main, [])
     accuracy = Accuracy(
         task=name,
         acc=figures.get(main, math.nan),
         acc_norm=figures.get("acc_norm", math.nan) if main == "acc" else math.nan,
-        acc_error=_error(figures, scores, main),
-        acc_norm_error=_error(figures, scores, "acc_norm") if main == "acc" else math.nan,
+        acc_error=_standard_error(figures, scores, main),
+        acc_norm_error=_standard_error(figures, scores, "acc_norm") if main == "acc" else math.nan,
         samples=sum(results["n-samples"][task]["effective"] for task in tasks),
         limit=settings.limit or 0,
         chance=chance(tasks),
@@ -125,8 +126,8 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
     return TaskResult(accuracy, read_answers(name, tasks, main_scores), read_questions(name, tasks))
 
 
-def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> list[float]:
-    """Return the metric of every question, without the tasks that do not have it by question."""
+def _question_scores(samples: dict[str, Any], tasks: Any, metric: str) -> list[float]:
+    """Return the metric of every question; tasks that lack the metric for single questions are left out."""
     name, _, filter_name = metric.partition(",")
     scores: list[float] = []
     for task in tasks:
@@ -136,8 +137,8 @@ def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> list[float]:
     return scores
 
 
-def _error(figures: dict[str, float], scores: dict[str, list[float]], metric: str) -> float:
-    """Return the standard error of a mean over questions, infinite for one, or NaN if the figure is not such a mean."""
+def _standard_error(figures: dict[str, float], scores: dict[str, list[float]], metric: str) -> float:
+    """Return the standard error of a mean over questions: infinite for one question, NaN if it is no such mean."""
     from lm_eval.api.metrics import mean_stderr
 
     values = scores.get(metric, [])
@@ -149,8 +150,8 @@ def _error(figures: dict[str, float], scores: dict[str, list[float]], metric: st
 def read_answers(name: str, tasks: dict[str, Any], scores: list[float]) -> Answers:
     """Return a model's answers to the questions of a task.
 
-    Where all tasks are multiple choice by log-likelihood: the likelihood of every option. Else `scores`, of every
-    question, where each question is right or wrong; no question where it is neither.
+    If all tasks are multiple choice by log-likelihood, the answers are the log-likelihoods of all options. Else they
+    are `scores` if all of these are 0 or 1, and empty if not.
     """
     scored = not has_options(tasks)
     if scored:
@@ -175,11 +176,11 @@ def read_answers(name: str, tasks: dict[str, Any], scores: list[float]) -> Answe
 
 
 def read_questions(name: str, tasks: dict[str, Any]) -> Questions:
-    """Return the questions of a task as a model reads them, with their options, or the text that is right."""
+    """Return the prompts of a task with their options; without options, each with its correct answer."""
     if has_options(tasks):
         return Questions.of(name, [_with_options(requests) for _, requests in _stored_questions(tasks)])
     groups = ((task, requests) for task in tasks.values() for requests in _documents(task))
-    pairs = [(str(requests[0].args[0]), [_target(task, requests[0].doc)]) for task, requests in groups]
+    pairs = [(str(requests[0].args[0]), [_correct_answer(task, requests[0].doc)]) for task, requests in groups]
     return Questions.of(name, pairs[:MOST_QUESTIONS])
 
 
@@ -197,7 +198,7 @@ def has_options(tasks: dict[str, Any]) -> bool:
 
 
 def chance(tasks: dict[str, Any]) -> float:
-    """Return the accuracy of guessing, the mean of 1 / options, or NaN if there are none."""
+    """Return the accuracy of random guessing, the mean of 1 / number of options, or NaN if a task has no options."""
     if not has_options(tasks):
         return float("nan")
     shares = [1 / len(requests) for task in tasks.values() for requests in _documents(task)]
@@ -223,7 +224,7 @@ def _stored_questions(tasks: dict[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
 
 
 def _right_option(task: Any, document: Any) -> int | None:
-    """Return the index of the right option, None if lm-eval counts none as right."""
+    """Return the index of the right option, or None if lm-eval counts no option as right."""
     choices = task.doc_to_choice(document)
     gold = task.doc_to_text(document) if task.multiple_input else task.doc_to_target(document)
     if isinstance(gold, str):
@@ -239,7 +240,7 @@ def _with_options(requests: list[Any]) -> tuple[str, list[str]]:
     return pairs[0][0], [option for _, option in pairs]
 
 
-def _target(task: Any, document: Any) -> str:
+def _correct_answer(task: Any, document: Any) -> str:
     target = task.doc_to_target(document)
     return str(target[0] if isinstance(target, list) and target else target)
 
@@ -247,19 +248,19 @@ def _target(task: Any, document: Any) -> str:
 class InMemoryModel(HFLM):
     """Adapter of a dense or pruned model in memory to lm-eval; the model stays on its device.
 
-    Log-likelihoods are summed in float32 whatever the model's number type, because equal sums, which half precision
-    makes frequent, always count for the first choice.
+    Log-likelihoods are summed in float32 for every number type of the model. In half precision, sums would often be
+    equal, and lm-eval resolves ties in favour of the first choice.
     """
 
     def __init__(self, model: Any, tokenizer: Any, batch: int, on_progress: Progress) -> None:
-        """Wrap a model; `batch` is the sequences of one forward pass."""
+        """Wrap a model; `batch` is the number of sequences per forward pass."""
         # lm-eval adds a padding token to a tokenizer without one
         tokenizer = copy.deepcopy(tokenizer)
         super().__init__(model, tokenizer=tokenizer, backend="causal", batch_size=batch, softmax_dtype="float32")
         self._report = on_progress
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """Return the log-likelihood of each continuation. Raise CorpusError for one that the model cannot read."""
+        """Return the log-likelihood of each continuation. Raises CorpusError if a continuation is empty or too long."""
         for request in requests:
             self._require_readable(*request.args)
         return self._run_in_batches(super().loglikelihood, requests)
@@ -281,7 +282,7 @@ class InMemoryModel(HFLM):
         return self._run_in_batches(super().generate_until, requests)
 
     def _run_in_batches(self, measure: Callable[..., list[T]], requests: list[Any]) -> list[T]:
-        """Measure requests with as many sequences at a time as memory allows."""
+        """Call `measure` on the requests with the largest batch size for which memory suffices."""
         texts = ("".join(part for part in request.args if isinstance(part, str)) for request in requests)
         longest = max(texts, key=len, default="")
         length = min(len(self.tok_encode(longest)) if longest else 0, self.max_length)
@@ -293,7 +294,7 @@ class InMemoryModel(HFLM):
             self.set_cache_hook(_ResponseHook(self._report, size, len(requests)))
             return measure(requests, disable_tqdm=True)
 
-        return sequences.fitting(attempt, self.batch_size)
+        return sequences.attempt(attempt, self.batch_size)
 
     def _require_readable(self, context: str, continuation: str) -> None:
         embeddings = self.model.get_input_embeddings().num_embeddings
@@ -301,7 +302,7 @@ class InMemoryModel(HFLM):
             text = context + continuation
             ids = np.array(self.tok_encode(text), dtype=np.int64)
             require_embedded(ids, text[:_SHOWN], embeddings, self.tokenizer)
-        # a token is a byte at least
+        # a token has at least one byte
         if continuation.strip() and len(continuation.encode(errors="replace")) < self.max_length:
             return
         tokens = len(self.tok_encode(continuation, add_special_tokens=False))
@@ -313,14 +314,14 @@ class InMemoryModel(HFLM):
 
 
 class _ResponseHook(CacheHook):
-    """Report progress at every response that lm-eval caches, and raise NumericsError at NaN."""
+    """Report progress for every response that lm-eval caches, and raise NumericsError if it is NaN."""
 
     def __init__(self, on_progress: Progress, interval: int, total: int) -> None:
         super().__init__(None)
         self._on_progress, self._every, self._done, self._total = on_progress, interval, 0, total
 
     def add_partial(self, attr: str, req: Any, res: Any) -> None:
-        """Take the response `res` to the request `req`."""
+        """Process the response `res` to the request `req`."""
         likelihood = {"loglikelihood": lambda: res[0], "loglikelihood_rolling": lambda: res}.get(attr, lambda: 0.0)()
         if math.isnan(likelihood):
             kind = "text" if attr == "loglikelihood_rolling" else "choice"

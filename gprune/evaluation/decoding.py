@@ -1,13 +1,13 @@
-"""Greedy decoding in the fewest operations.
+"""Decode greedily with little overhead, for measurements of speed.
 
-Greedy decoding with a key/value cache, as in the appendix (practical inference speedup). The loop calls
-the model directly: the library's ``generate`` spends time on bookkeeping that is the same for a large and a
-small model, which would hide what pruning gains. End-of-text tokens do not end it.
+Decoding uses a key/value cache, as in the appendix (practical inference speedup). The loop calls the model directly,
+because the bookkeeping of the library's ``generate`` takes the same time for a large and a small model and would hide
+the speedup. Decoding continues after end-of-text tokens.
 
-There are two ways. ``EagerDecoding`` grows the library's own cache by a token a step. ``StaticDecoding``
-writes into buffers of fixed size, so that one step can be captured as a CUDA graph and replayed: a small
-model's step is otherwise bound by launching its kernels. It can be compiled as well, which fuses the small
-operations around the products: a sixth to a third of a step that no pruning makes shorter.
+``EagerDecoding`` extends the library's own cache by one token per step. ``StaticDecoding`` writes into buffers of fixed
+size, so that one step can be captured as a CUDA graph and replayed. Without a graph, the step of a small model is
+limited by the time to launch its kernels. The step can also be compiled, which fuses the small operations around the
+matrix products. The small operations take a sixth to a third of a step, and pruning does not shorten them.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ from gprune.models import devices
 from gprune.models.parts import language_config
 from gprune.system.errors import SettingsError
 
-# Attention kernels want rows of masks that start at multiples of this many elements.
+# attention kernels require rows of masks to start at multiples of this number of elements
 _ROW = 8
 
 
 class EagerDecoding:
-    """Greedy decoding, kernel by kernel, with the library's growing cache."""
+    """Greedy decoding without a graph, with the library's growing cache."""
 
     def __init__(self, model: nn.Module, prompt: Tensor, new_tokens: int) -> None:
         """Store a causal language model, its prompt as (batch, tokens) ids, and the number of tokens to generate."""
@@ -66,10 +66,10 @@ class EagerDecoding:
 
 
 class StaticKeyValues(Cache):
-    """Keys and values in buffers of fixed size, each layer's as wide as that layer.
+    """Key/value cache with buffers of fixed size; each layer has buffers of its own width.
 
-    The library's own static cache counts tokens by itself, differently in each of its versions; here the
-    position is a tensor that the decoding owns, so that a replayed graph writes at the current position.
+    The library's static cache counts tokens internally, differently in each version. Here the position is a tensor of
+    the decoding, so that a replayed graph writes at the current position.
     """
 
     def __init__(self, prompt: int, capacity: int, position: Tensor) -> None:
@@ -82,7 +82,7 @@ class StaticKeyValues(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Store (batch, groups, tokens, head width) states and return those to attend to."""
+        """Store (batch, groups, tokens, head width) states and return the keys and values for the attention."""
         if layer_idx == len(self.buffers):
             self.buffers.append((self._buffer(key_states), self._buffer(value_states)))
         pairs = zip(self.buffers[layer_idx], (key_states, value_states), strict=True)
@@ -95,14 +95,14 @@ class StaticKeyValues(Cache):
         return self.buffers[layer_idx]
 
     def get_seq_length(self, *_: Any, **__: Any) -> int:
-        """Return the tokens stored before the prompt; during decoding the model gets mask and positions directly."""
+        """Return 0, the number of tokens before the prompt; decoding passes mask and positions explicitly."""
         return 0
 
     # the position of the first query is 0 as well
     get_query_offset = get_seq_length
 
     def get_mask_sizes(self, *_: Any, **__: Any) -> tuple[int, int]:
-        """Return the number of keys that the prompt attends to, and the first of them."""
+        """Return the number of keys that the prompt attends to, and the index of the first key."""
         return self._prompt, 0
 
     def _buffer(self, states: Tensor) -> Tensor:
@@ -111,12 +111,12 @@ class StaticKeyValues(Cache):
 
 
 class StaticDecoding:
-    """Steps of fixed shape over static buffers; on a GPU captured once as a CUDA graph and replayed."""
+    """Greedy decoding in steps of fixed shape over static buffers; a GPU can replay a step as a CUDA graph."""
 
     def __init__(
         self, model: nn.Module, prompt: Tensor, new_tokens: int, capture: bool, compiled: bool = False
     ) -> None:
-        """Take a model and a prompt as ``EagerDecoding`` does; ``capture`` needs a CUDA device.
+        """Store the inputs, see ``EagerDecoding``; ``capture`` requests a CUDA graph and needs a CUDA device.
 
         If ``compiled``, the first call of ``decode`` compiles the step, which takes a minute for 7B parameters.
         Raises SettingsError if the model attends to a sliding window shorter than the text.
@@ -168,7 +168,7 @@ class StaticDecoding:
         return sum(keys.nbytes + values.nbytes for keys, values in self._cache.buffers)
 
     def release(self) -> None:
-        """Do nothing, because nothing is allocated anew."""
+        """Do nothing, because the buffers are reused."""
 
     def _step(self) -> None:
         """Read the last token and generate the next; only tensors of fixed address change."""

@@ -1,8 +1,8 @@
-"""Perplexity of a model on a text, and divergence of a pruned model from the dense one.
+"""Measure the perplexity of a model on a text, and the divergence of a pruned model from the dense one.
 
 The measure of section 4. The text's token stream is split into windows of equal length that do not overlap;
-the rest at the end is dropped. Perplexity is exp of the mean negative log-likelihood over length - 1
-predictions a window.
+the remainder is dropped. Perplexity is exp of the mean negative log-likelihood over length - 1
+predictions per window.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ from gprune.study import PRESET_LENGTHS, EvaluationSettings
 from gprune.system.errors import CheckpointError, CorpusError, NumericsError, SettingsError
 from gprune.system.progress import Progress, silent
 
-# Logits in float32 that exist at a time: 64 MiB.
+# number of float32 logits in memory at a time (64 MiB)
 _BLOCK_LOGITS = 2**24
-# Relative difference of a window's loss between two machines: of runs in 16 bits, and in float32.
+# largest relative difference of a window's loss between two machines, in 16 bits and in float32
 _ROUNDING = (3e-2, 1e-3)
 
 
@@ -34,12 +34,11 @@ def perplexity(
 ) -> Perplexity:
     """Measure a causal language model, dense or cut, on the (tokens,) ids of a whole text.
 
-    `settings` has length and number of the windows; ``batch`` changes speed, not results, and is halved where
-    memory runs out. `on_progress` is called after every batch. The perplexity is infinite where exp overflows,
-    never NaN; with a single window, or an infinite perplexity, the standard error is infinite. Raises
-    CorpusError if the stream is shorter than one window or of another tokenizer, SettingsError if the
-    window is longer than the model can read or not even one fits in memory, NumericsError if a loss is not
-    finite.
+    `settings` has length and number of the windows; its ``batch`` affects speed only and is halved if memory runs out.
+    `on_progress` is called after every batch. The perplexity is infinite if exp overflows, never NaN. The standard
+    error is infinite for a single window or an infinite perplexity. Raises CorpusError if the stream is shorter than
+    one window or of another tokenizer, SettingsError if a window is longer than the model's positions or not even one
+    fits in memory, NumericsError if a loss is not finite.
     """
     token_windows = windows(model, tokens, text, settings)
     training = model.training
@@ -48,7 +47,7 @@ def perplexity(
         losses = window_losses(model, token_windows, text, settings, on_progress)
     finally:
         model.train(training)
-    value, error = _with_error(losses)
+    value, error = _perplexity_with_error(losses)
     preset = settings.preset if settings.preset in PRESET_LENGTHS else "custom"
     return Perplexity(text, preset, settings.length, len(losses), value, error, losses)
 
@@ -98,8 +97,8 @@ def window_losses(
 ) -> Array:
     """Return (windows,) float64 mean negative log-likelihoods of (windows, length) ids.
 
-    `numbers` (windows,) are the numbers of the windows in the text, for messages; 0, 1, ... by default. Errors
-    as `perplexity`.
+    `numbers` (windows,) are the indices of the windows in the text, for messages; 0, 1, ... by default. Raises the
+    errors of `perplexity`.
     """
     losses, window_numbers = np.empty(len(windows)), np.arange(len(windows)) if numbers is None else numbers
     device = next(model.parameters()).device
@@ -146,9 +145,9 @@ def logit_blocks(model: Any, ids: torch.Tensor) -> Iterator[torch.Tensor]:
 def window_divergences(dense: Any, pruned: Any, windows: Array, batch: int, on_progress: Progress = silent) -> Array:
     """Return (windows,) float64 mean divergence KL(dense | pruned) of (windows, length) ids, in nats per token.
 
-    Of the distributions of the next token after every token but the last. `batch` windows go through both
-    models at a time: it changes speed, not results, and is halved where memory runs out. Raises NumericsError
-    where a model's scores are not finite, SettingsError if not even one window fits in memory.
+    The distributions of the next token are compared after every token of a window but the last. `batch` is the number
+    of windows per pass; it affects speed only and is halved if memory runs out. Raises NumericsError if the logits of
+    a model are not finite, SettingsError if not even one window fits in memory.
     """
     divergences, device = np.empty(len(windows)), next(pruned.parameters()).device
 
@@ -189,8 +188,8 @@ def _require_finite(losses: Array, numbers: Array, text: str, model: nn.Module) 
         )
 
 
-def _with_error(losses: Array) -> tuple[float, float]:
-    """Return perplexity and its standard error by the delta method."""
+def _perplexity_with_error(losses: Array) -> tuple[float, float]:
+    """Return the perplexity of (windows,) losses and its standard error by the delta method."""
     with np.errstate(over="ignore"):
         value = float(np.exp(losses.mean()))
     if len(losses) < 2 or not np.isfinite(value):

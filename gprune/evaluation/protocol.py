@@ -1,7 +1,7 @@
-"""The protocols by which figures of quality were measured, and how their texts relate to those of the calibration.
+"""Describe the protocol of perplexities and accuracies, and the relation of evaluation texts to calibration texts.
 
-A stamp says what a figure depends on besides the model: windows, stream, limit, scoring rule, number type and
-versions, all read from the records of the run. Figures of different stamps get a mark and a footnote.
+A stamp lists everything that a figure depends on besides the model: windows, stream, limit, scoring rule, number type
+and versions, all read from the records of the run. Figures with different stamps get a mark and a footnote.
 """
 
 from collections import Counter
@@ -16,11 +16,11 @@ from gprune.records import Accuracy, Perplexity, TextOverlap
 from gprune.study import Study
 
 MARKS = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ"
-"""in the order in which they are given; those beyond the last share it"""
+"""marks of footnotes, in the order in which they are assigned; all further footnotes share the last mark"""
 PUBLISHED = (
     "windows of 128 tokens, all of them; accuracies zero-shot, of whole tasks; number type and versions not given"
 )
-"""the stamp of the paper's own figures, as far as the paper gives it"""
+"""protocol of the paper's figures, as far as the paper states it"""
 _PACKAGES = ("gprune", "torch", "transformers")
 
 
@@ -29,17 +29,17 @@ class Stamp:
     """Everything that a figure depends on besides the model."""
 
     measure: str
-    """figure and size: `perplexity over 80 windows of 128 tokens`"""
+    """figure and sample size, such as `perplexity over 80 windows of 128 tokens`"""
     stream: str
-    """how the text became windows, or the documents questions"""
+    """how the text is divided into windows, or the documents into questions"""
     rule: str
-    """how the figure follows from the model's output"""
+    """how the figure is computed from the model's output"""
     precision: str
     """number type of the model; empty if not recorded"""
     versions: tuple[tuple[str, str], ...]
-    """of the programs that measured; empty if not recorded"""
+    """name and version of the packages that measured the figure; empty if not recorded"""
     limit: str = field(default="", compare=False)
-    """largest size that was requested; figures of equal size are comparable whatever their limits"""
+    """requested maximum of the sample size; not compared, because figures of equal size are comparable"""
 
     @property
     def line(self) -> str:
@@ -60,7 +60,7 @@ def of_perplexity(
 ) -> Stamp:
     """Return the stamp of a perplexity, with the package versions that are stored with it.
 
-    `precision` is the model's number type, `limit` the windows asked for at most; None for all.
+    `precision` is the model's number type, `limit` the requested maximum of windows; None for all.
     """
     return Stamp(
         measure=f"perplexity over {perplexity.windows} windows of {perplexity.length} tokens",
@@ -75,8 +75,8 @@ def of_perplexity(
 def of_accuracy(accuracy: Accuracy, versions: Mapping[str, Any], rule: str = "", precision: str = "") -> Stamp:
     """Return the stamp of an accuracy, with the package versions that are stored with it.
 
-    `rule` is the figure that counts, max or fixed; empty if both are reported. `precision` is the
-    model's number type.
+    `rule` selects the reported accuracy, max or fixed; empty if both are reported. `precision` is the model's number
+    type.
     """
     task = f"task version {accuracy.version}" if accuracy.version else ""
     return Stamp(
@@ -90,7 +90,7 @@ def of_accuracy(accuracy: Accuracy, versions: Mapping[str, Any], rule: str = "",
 
 
 def _stream(text: str) -> str:
-    """Return the order of the documents of a text in words."""
+    """Describe how the documents of a text form a stream."""
     name = naming.parse(text)
     listed = catalogue.HUB_TEXTS.get(name.base)
     is_joined = listed.joined if listed is not None else name.joined
@@ -107,10 +107,10 @@ def _limit(limit: int | None) -> str:
 
 
 class Marks:
-    """The marks of a table: in every column the commonest stamp has none, and each other one its own."""
+    """Marks of the figures in a table; in each column only the most common stamp has no mark."""
 
     def __init__(self, columns: Mapping[str, Iterable[Stamp | None]]) -> None:
-        """Compare the stamps of each column's figures, or None if the protocol is not known."""
+        """Assign marks to the stamps in each column; a stamp is None if the protocol is not known."""
         self._marks: dict[tuple[str, Stamp], str] = {}
         self._meaning: dict[str, str] = {}
         self.usual: dict[str, Stamp] = {}
@@ -124,18 +124,18 @@ class Marks:
                 self._marks[name, stamp] = self._meaning.setdefault(meaning, MARKS[following])
 
     def of(self, column: str, *stamps: Stamp | None) -> str:
-        """Return the mark of a figure in a column; empty under the usual stamp."""
+        """Return the marks of a figure in a column; empty for the most common stamp."""
         marks = (self._marks.get((column, stamp), "") for stamp in stamps if stamp is not None)
         return "".join(dict.fromkeys(marks))
 
     @property
     def footnotes(self) -> list[str]:
-        """Return the meaning of each mark: the difference of its stamp from the usual one."""
+        """Return a footnote for each mark: the difference of its stamp from the most common stamp."""
         return [f"{mark} {meaning}" for meaning, mark in self._meaning.items()]
 
 
 def difference(stamp: Stamp, usual: Stamp) -> str:
-    """Return the parts in which a stamp differs from another."""
+    """Describe the fields in which `stamp` differs from `usual`."""
     pairs = [(getattr(stamp, name), getattr(usual, name)) for name in ("measure", "stream", "rule", "precision")]
     usual_versions = dict(usual.versions)
     pairs += [
@@ -150,7 +150,7 @@ def difference(stamp: Stamp, usual: Stamp) -> str:
 
 
 def lines(stamps: Iterable[Stamp | None]) -> list[str]:
-    """Return some stamps in one line each, without duplicates, in order of first appearance."""
+    """Return one line per stamp, without duplicates, in order of first appearance."""
     return list(dict.fromkeys(stamp.line for stamp in stamps if stamp is not None))
 
 
@@ -179,6 +179,6 @@ def holdout_statuses(
 
 
 def leading_text(statuses: Mapping[str, HoldoutStatus], study: Study) -> str:
-    """Return the text that findings are about: unseen, else of another corpus, else A, else any; may be empty."""
+    """Return the text on which findings are stated: unseen, else of another corpus, else A, else any, else ""."""
     foreign = [text for text, status in statuses.items() if status.other]
     return next(iter(unseen(statuses) + foreign + [study.primary] * (study.primary in statuses) + [*statuses]), "")

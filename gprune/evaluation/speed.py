@@ -1,9 +1,9 @@
-"""Measure the speed of pruned models against the dense one, in tokens a second with its spread.
+"""Measure the speed of pruned models relative to the dense one, in tokens per second with its spread.
 
-The measurement of the appendix (practical inference speedup): FP16, greedy decoding with a key/value cache,
-one warm-up run, then timed repetitions. Prefill and decode are timed apart. The first model stays in memory;
-the others join it one at a time. The two take turns in every repetition, so that a machine that slows down slows
-both; ratios to the first model are formed within each repetition, and medians are taken last.
+The measurement follows the appendix (practical inference speedup): FP16, greedy decoding with a key/value cache,
+one warm-up run, then timed repetitions. Prefill and decode are timed separately. The first model stays in memory, and
+the others are loaded one at a time. In every repetition the two models in memory run in turn, so that a change in the
+machine's speed affects both. Speed ratios to the first model are computed per repetition before medians are taken.
 """
 
 import time
@@ -41,23 +41,23 @@ class SpeedSettings(Form):
     """Settings of a speed measurement; the defaults are the paper's."""
 
     batch: Annotated[int, at_least(1)] = 8
-    """sequences side by side"""
+    """sequences per batch"""
     prompt: Annotated[int, at_least(1)] = 2048
     """tokens of the prompt"""
     new_tokens: Annotated[int, at_least(2)] = 512
-    """tokens to write; the first comes from the prompt's own pass"""
+    """number of tokens to generate; the forward pass of the prompt gives the first"""
     repeats: Annotated[int, at_least(1)] = 10
-    """timed repetitions of every model next to the first, after one warm-up of both"""
+    """timed repetitions of each pair of the first and another model, after one warm-up run of both"""
     dtype: Literal["float32", "bfloat16", "float16"] = "float16"
     """number type of the weights"""
     device: str = "cuda"
     """cpu, cuda or cuda:1"""
     modes: Annotated[tuple[str, ...], _MODES_RULE] = ("eager", "graph")
-    """ways to decode: eager, graph (a captured CUDA graph), compiled (by torch.compile, then captured on a
-    GPU; compiling takes up to a minute a model)"""
+    """ways to decode: eager, graph (a captured CUDA graph), compiled (by torch.compile, and on a GPU also captured as a
+    graph; compiling takes up to a minute per model)"""
 
     def __post_init__(self) -> None:
-        """Refuse graphs on a CPU."""
+        """Raise SettingsError if the mode graph is requested on a CPU."""
         if "graph" in self.modes and not devices.is_gpu(self.device):
             raise SettingsError(f"the mode graph needs a CUDA device (device is {self.device!r}): use eager")
 
@@ -70,7 +70,7 @@ class SpeedSettings(Form):
 
 
 PRESETS = {"gpu": SpeedSettings(), "cpu": SpeedSettings(1, 128, 64, 10, "float32", "cpu", ("eager",))}
-"""The paper's setting, and one that a small model on a CPU ends in seconds."""
+"""the paper's settings, and settings that take seconds for a small model on a CPU"""
 
 
 def preset(name: str) -> SpeedSettings:
@@ -82,7 +82,7 @@ def preset(name: str) -> SpeedSettings:
 
 
 def with_changes(settings: SpeedSettings, **changes: Any) -> SpeedSettings:
-    """Return a copy with the fields replaced that are not None; the CPU drops modes that need a GPU.
+    """Return a copy with other values of some fields; None keeps a value, and a CPU drops modes that need a GPU.
 
     Raises SettingsError if the result contradicts itself.
     """
@@ -94,36 +94,36 @@ def with_changes(settings: SpeedSettings, **changes: Any) -> SpeedSettings:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """One model in one phase and mode."""
+    """Measured speed of one model in one phase and mode."""
 
     model: str
     """name given by the caller"""
     parameters: int
     """of the whole model"""
     phase: str
-    """prefill (prompt tokens), decode (new tokens after the first) or whole (all new tokens in the time of
-    both, the paper's measure)"""
+    """prefill (prompt tokens), decode (new tokens after the first) or whole (all new tokens, over the time of prefill
+    and decode; the paper's measure)"""
     mode: str
     """eager or graph; a prefill is eager in both"""
     tokens_per_second: float
-    """median over the repetitions, of all sequences together; of the first model over all repetitions with any other"""
+    """median over all repetitions of the model, for all sequences of the batch together"""
     spread: float
     """interquartile range of the same"""
     ratio: float
-    """median over the repetitions of the speed relative to the first model's in the same repetition"""
+    """median over the repetitions of the speed relative to that of the first model in the same repetition"""
     ratio_spread: float
     """interquartile range of the same"""
     peak_bytes: int
-    """largest memory of the model with cache and workspace"""
+    """peak memory of the model with cache and workspace"""
     memory: str
     """source of that number: allocated (by CUDA) or weights and cache (counted)"""
     seconds: tuple[float, ...]
-    """of each repetition; of the first model in turn with the second, then with the third, and so on"""
+    """time of each repetition; for the first model those with the second model, then those with the third, and so on"""
 
 
 @dataclass(slots=True)
 class Timed:
-    """Times of the repetitions of one model in one mode; the model itself may be gone."""
+    """Times of the repetitions of one model in one mode."""
 
     name: str
     mode: str
@@ -147,12 +147,12 @@ def join_repetitions(parts: Sequence[Timed]) -> Timed:
 
 
 class LoadedModel:
-    """A model in memory, ready to write in every mode."""
+    """A model in memory with a decoding for every mode."""
 
     def __init__(self, name: str, model: nn.Module, settings: SpeedSettings) -> None:
         """Prepare the decodings of a causal language model in evaluation mode.
 
-        Raises SettingsError if the model reads fewer positions.
+        Raises SettingsError if prompt and new tokens exceed the model's positions.
         """
         _require_fit(name, model, settings)
         # tied parameters count once
@@ -163,14 +163,14 @@ class LoadedModel:
             size = (settings.batch, settings.prompt)
             prompt = torch.randint(table.num_embeddings, size, generator=torch.Generator().manual_seed(0))
             prompt = prompt.to(settings.device)
-            self.decodings = {mode: _decoding(mode, model, prompt, settings) for mode in settings.modes}
+            self.decodings = {mode: _create_decoding(mode, model, prompt, settings) for mode in settings.modes}
 
 
 def load_model(name: str, load: Callable[[], nn.Module], settings: SpeedSettings, together: bool) -> LoadedModel:
     """Load a model and put it in evaluation mode.
 
-    `together` means that it takes turns with another. Raises GpruneError as `LoadedModel`, or where the model cannot be
-    loaded or does not fit in memory.
+    `together` is True if the reference model is in memory too. Raises the errors of `LoadedModel`, and GpruneError if
+    the model cannot be loaded or does not fit in memory.
     """
     with within_memory(name, settings, together):
         return LoadedModel(name, load().eval(), settings)
@@ -179,7 +179,7 @@ def load_model(name: str, load: Callable[[], nn.Module], settings: SpeedSettings
 def take_turns(
     models: list[LoadedModel], settings: SpeedSettings, clock: Callable[[], float], on_run: Callable[[str], None]
 ) -> list[list[Timed]]:
-    """Time each model in each mode: all once for warm-up, then in turn for every repetition.
+    """Time each model in each mode: one warm-up run each, then every repetition runs all of them in turn.
 
     `clock` returns seconds that never decrease; `on_run` is called with a description after every run. Raises
     SettingsError if a model does not fit in memory.
@@ -224,7 +224,7 @@ def _run(model: LoadedModel, mode: str, device: torch.device, clock: Callable[[]
         bytes_before = devices.allocated_bytes(device) - model.bytes - decoding.cache_bytes()
     prefill = _seconds_of(decoding.prefill, device, clock)
     decode = _seconds_of(decoding.decode, device, clock)
-    # another model is in memory as well, so its bytes are subtracted
+    # the bytes of another model in memory are subtracted
     peak = devices.peak_bytes(device) - bytes_before if gpu else model.bytes + decoding.cache_bytes()
     decoding.release()
     return prefill, decode, peak
@@ -239,7 +239,7 @@ def _seconds_of(run: Callable[[], None], device: torch.device, clock: Callable[[
     return clock() - start
 
 
-def _decoding(mode: str, model: nn.Module, prompt: Tensor, settings: SpeedSettings) -> Decoding:
+def _create_decoding(mode: str, model: nn.Module, prompt: Tensor, settings: SpeedSettings) -> Decoding:
     if mode != "eager":
         capture = devices.is_gpu(settings.device)
         return StaticDecoding(model, prompt, settings.new_tokens, capture, compiled=mode == "compiled")
@@ -247,6 +247,7 @@ def _decoding(mode: str, model: nn.Module, prompt: Tensor, settings: SpeedSettin
 
 
 def _require_fit(name: str, model: nn.Module, settings: SpeedSettings) -> None:
+    """Raise SettingsError if prompt and new tokens exceed the model's positions."""
     config = language_config(model)
     positions = getattr(config, "max_position_embeddings", None)
     length = settings.prompt + settings.new_tokens
@@ -263,23 +264,23 @@ def measure(
     on_progress: Progress = silent,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Speed]:
-    """Measure models side by side, two at a time; the first is the reference of the ratios.
+    """Measure the speed of each model in turn with the first, which is the reference of the ratios.
 
-    Every other model takes turns with the first, after a warm-up of both, and its ratios are to the first in the
-    same repetitions. The rows of the first model cover all its repetitions, whichever model it takes turns with.
+    The first and each other model run in turn, after one warm-up run of both, and ratios compare the same repetition.
+    The rows of the first model cover its repetitions with all other models.
 
     Args:
         models: Functions that load causal language models, by name, on the device and in the number type of
-            `settings`. The first is loaded once and stays; each other one is released before the next is loaded.
+            `settings`. The first stays loaded; each other model is released before the next is loaded.
         settings: Batch, lengths, repetitions and modes.
-        on_progress: Called before a model is loaded and after every run; what it raises ends the measurement.
+        on_progress: Called before a model is loaded and after every run; may raise to stop.
         clock: Returns seconds that never decrease.
 
     Returns:
-        The prefill of each model in turn, then its decode and whole in each mode.
+        For each model its prefill, then decode and whole in each mode.
 
     Raises:
-        GpruneError: A model cannot be loaded, reads fewer positions, or does not fit in memory beside the first.
+        GpruneError: A model cannot be loaded, has too few positions, or does not fit in memory with the first.
     """
     runs = max(1, 2 * (len(models) - 1)) * len(settings.modes) * (WARM_UPS + settings.repeats)
     finished_runs = 0
@@ -308,14 +309,15 @@ def measure(
     for first_times, *other_times in rounds:
         pairs += [pair for times in other_times for pair in zip(times, first_times, strict=True)]
     return [
-        _speed(timed, reference_times, phase, settings)
+        _summarize(timed, reference_times, phase, settings)
         for timed, reference_times in pairs
         for phase in PHASES
         if phase != "prefill" or timed.mode == settings.modes[0]
     ]
 
 
-def _speed(timed: Timed, reference: Timed, phase: str, settings: SpeedSettings) -> Speed:
+def _summarize(timed: Timed, reference: Timed, phase: str, settings: SpeedSettings) -> Speed:
+    """Return the speed of a model in one phase, and its ratio to that of the reference model."""
     token_counts = {"prefill": settings.prompt, "decode": settings.new_tokens - 1, "whole": settings.new_tokens}
     seconds = timed.seconds(phase)
     speed, spread = _median_and_spread(settings.batch * token_counts[phase] / seconds)
@@ -341,8 +343,8 @@ def _median_and_spread(values: Array) -> tuple[float, float]:
     return float(middle), float(high - low)
 
 
-def fitting(config: Any, preset: SpeedSettings) -> dict[str, int]:
-    """Return prompt length and new tokens that fit the positions of a model, in the preset's proportion."""
+def fit_preset(config: Any, preset: SpeedSettings) -> dict[str, int]:
+    """Return prompt and new tokens in the preset's ratio that fit the model's positions; {} if the preset fits."""
     positions = getattr(config, "max_position_embeddings", None)
     if positions is None or preset.prompt + preset.new_tokens <= positions:
         return {}

@@ -3,9 +3,9 @@
 ``identity`` and ``families`` need no torch and may be imported anywhere; ``decoder``, ``loading`` and
 ``tiny`` hold live models.
 
-Once `gprune` is imported, plain `from_pretrained` loads pruned checkpoints, at no cost before. Our model types are made
-known to transformers' Auto classes at the moment those classes are loaded: a finder in front of the others watches for
-the one module that holds them. Nothing heavy is imported before.
+After `import gprune`, plain `from_pretrained` loads pruned checkpoints. The import itself loads neither torch nor
+transformers: a finder, first in ``sys.meta_path``, watches for the transformers module that holds the Auto classes, and
+registers the model types of this project with them as soon as that module is loaded.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _REGISTER = "gprune.models.export.checkpoint"
 
 
 def register() -> None:
-    """Let `from_pretrained` load pruned checkpoints, at once.
+    """Register pruned checkpoints with transformers now, so that `from_pretrained` loads them.
 
-    ``import gprune`` does the same as soon as transformers is loaded. This is for programs that want to see
-    it done, or that keep no foreign finders in ``sys.meta_path``. It imports torch and transformers; a second
-    call changes nothing.
+    After ``import gprune`` the registration happens automatically when transformers is loaded. Call this function to
+    register immediately, or if the program removes foreign finders from ``sys.meta_path``. It imports torch and
+    transformers; a second call changes nothing.
 
     Example:
         >>> import gprune
@@ -39,12 +39,12 @@ def register() -> None:
         >>> AutoConfig.for_model("gprune_llama").model_type
         'gprune_llama'
     """
-    # registers at its end; by name, as it needs torch, which whoever imports gprune alone does not
+    # the module registers the classes when it is imported; it is imported here because it needs torch
     importlib.import_module(_REGISTER)
 
 
 def register_when_loaded() -> None:
-    """Register now if the Auto classes are loaded, else as soon as they are."""
+    """Register now if the Auto classes are loaded, else when they are loaded."""
     if AUTO_CLASSES in sys.modules:
         register()
     elif not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
@@ -52,7 +52,7 @@ def register_when_loaded() -> None:
 
 
 class _Watcher:
-    """Finds nothing by itself; hands the one module on with a loader that registers afterwards."""
+    """Import finder; its loader for the module of the Auto classes registers pruned checkpoints after loading it."""
 
     # the base classes of finders and loaders are slow to import and not needed
 

@@ -1,9 +1,9 @@
-"""Give access to the parts of a decoder by one set of names, whatever its family.
+"""Access the parts of a decoder by the same names in every model family.
 
 The units and weights of section 3. ``Decoder`` wraps a Hugging Face causal language model of a supported
 family and names the parts that the stages need: the projections of a layer, the backbone without LM head,
-the norms and directions of neurons. It also counts the tokens that pass through it, so that a stage can say
-what it cost.
+the norms and directions of neurons. It also counts the tokens that pass through it, from which the
+cost of a stage is reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from gprune.models import identity, parts
-from gprune.models.devices import execution_device, present
+from gprune.models.devices import execution_device, keep_present
 from gprune.models.families import Layout, layout_of
 from gprune.models.parts import Projection, module_of
 from gprune.records import Array, ModelShape, ModelSize, WeightNorms
@@ -33,10 +33,10 @@ _INITIALS = {"query": "q", "key": "k", "value": "v", "out": "o"}
 class Decoder:
     """A causal language model with its tokenizer and the names of its parts.
 
-    The model is in evaluation mode and its weights are frozen. Make one with ``from_model``.
+    The model is in evaluation mode and its weights are frozen. Create a decoder with ``from_model``.
 
-    ``forward_tokens`` and ``backward_tokens`` grow with every token that has gone through all layers: divided
-    by the tokens of a calibration set, their increase over a stage is the number of its passes.
+    ``forward_tokens`` and ``backward_tokens`` count the tokens that have passed through all layers. Their increase
+    during a stage, divided by the tokens of the calibration set, is the number of passes of the stage.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any, shape: ModelShape, layout: Layout) -> None:
@@ -52,8 +52,8 @@ class Decoder:
     def from_model(cls, model: nn.Module, tokenizer: Any = None) -> Decoder:
         """Wrap a causal language model after checking that it can be pruned.
 
-        It is put in evaluation mode and frozen. Raises ModelError if the family is not supported, a layer
-        has other parts (fused projections, mixtures of experts), or the layers differ in width.
+        The model is put in evaluation mode and frozen. Raises ModelError if the family is not supported, a layer
+        has unsupported parts (fused projections, mixtures of experts), or the layers differ in width.
         """
         model_type = getattr(getattr(model, "config", None), "model_type", None)
         layout = layout_of(model_type, f"the model {type(model).__name__}")
@@ -63,14 +63,14 @@ class Decoder:
 
     @property
     def size(self) -> ModelSize:
-        """Return the parameters and biases of the dense model."""
+        """Return the counts of parameters and of biases of the dense model."""
         shape = self.shape
         queries = shape.group_channels * (self.q_proj(0).bias is not None)
         keys = shape.head_width * sum(part(0).bias is not None for part in (self.k_proj, self.v_proj))
         neuron = sum(part(0).bias is not None for part in (self.gate_proj, self.up_proj))
         missing_biases = sum(part(0).bias is None for part in (self.o_proj, self.down_proj))
         modules = dict(self.layers[0].named_modules())
-        optional = [piece.path for piece in self.layout.slices if piece.optional]
+        optional = [entry.path for entry in self.layout.slices if entry.optional]
         norms = [modules[path] for path in optional if path in modules]
         norm = sum(weight.numel() for part in norms for weight in part.parameters()) // shape.kv_heads
         return ModelSize(
@@ -97,7 +97,7 @@ class Decoder:
         return backbone.get_submodule("norm")
 
     def norm_after(self, layer: int) -> nn.Module | None:
-        """Return the norm of an FFN's output before it is added to the residual stream; None without one."""
+        """Return the norm that is applied to an FFN's output before the residual addition; None if there is none."""
         if not self.layout.normalised:
             return None
         names = ("post_feedforward_layernorm", "post_mlp_layernorm")
@@ -117,7 +117,7 @@ class Decoder:
 
     @property
     def offloaded(self) -> bool:
-        """Return True if layer weights stay in memory or in files until they are needed."""
+        """Return True if weights of layers are offloaded: kept in CPU memory or in files until they are needed."""
         layers = range(self.shape.layers)
         return self.device.type != "meta" and any(self.o_proj(layer).weight.is_meta for layer in layers)
 
@@ -131,13 +131,13 @@ class Decoder:
         return execution_device(self.o_proj(layer))
 
     def require_whole(self, purpose: str) -> None:
-        """Raise SettingsError if weights that a purpose needs in memory are offloaded."""
+        """Raise SettingsError if weights are offloaded; the message states the `purpose` that needs them in memory."""
         if self.offloaded:
             raise identity.offloaded_error(purpose)
 
     @property
     def residual_scale(self) -> float:
-        """Return the factor on the output of an attention or an FFN before it is added to the stream."""
+        """Return the factor that multiplies the outputs of attention and FFN before the residual addition."""
         return float(getattr(self.layers[0], "residual_multiplier", 1.0))
 
     @property
@@ -146,11 +146,11 @@ class Decoder:
         return self.o_proj(0).weight.dtype
 
     def gate_proj(self, layer: int) -> Projection:
-        """Gate projection of a layer, weight (neurons, hidden)."""
+        """Return the gate projection of a layer, weight (neurons, hidden)."""
         return self._projection("gate_proj", layer)
 
     def up_proj(self, layer: int) -> Projection:
-        """Up projection of a layer, weight (neurons, hidden)."""
+        """Return the up projection of a layer, weight (neurons, hidden)."""
         return self._projection("up_proj", layer)
 
     def entrance(self, layer: int) -> nn.Linear:
@@ -158,23 +158,23 @@ class Decoder:
         return module_of(self.gate_proj(layer))
 
     def down_proj(self, layer: int) -> nn.Linear:
-        """Down projection of a layer, weight (hidden, neurons)."""
+        """Return the down projection of a layer, weight (hidden, neurons)."""
         return module_of(self._projection("down_proj", layer))
 
     def q_proj(self, layer: int) -> Projection:
-        """Query projection of a layer, weight (heads * head_width, hidden)."""
+        """Return the query projection of a layer, weight (heads * head_width, hidden)."""
         return self._projection("q_proj", layer)
 
     def k_proj(self, layer: int) -> Projection:
-        """Key projection of a layer, weight (kv_heads * head_width, hidden)."""
+        """Return the key projection of a layer, weight (kv_heads * head_width, hidden)."""
         return self._projection("k_proj", layer)
 
     def v_proj(self, layer: int) -> Projection:
-        """Value projection of a layer, weight (kv_heads * head_width, hidden)."""
+        """Return the value projection of a layer, weight (kv_heads * head_width, hidden)."""
         return self._projection("v_proj", layer)
 
     def o_proj(self, layer: int) -> nn.Linear:
-        """Attention output projection of a layer, weight (hidden, heads * head_width)."""
+        """Return the attention output projection of a layer, weight (hidden, heads * head_width)."""
         return module_of(self._projection("o_proj", layer))
 
     def _projection(self, part: str, layer: int) -> Projection:
@@ -183,15 +183,15 @@ class Decoder:
     def matrices(self, layer: int) -> list[tuple[nn.Linear, dict[str, slice]]]:
         """Return the linear maps of a layer that hold units, with the rows or columns of each part."""
         return [
-            (parts.linear(self.layers[layer], piece.path, layer), parts.part_ranges(piece, self.shape))
-            for piece in self.layout.slices
-            if not piece.optional
+            (parts.linear(self.layers[layer], entry.path, layer), parts.part_ranges(entry, self.shape))
+            for entry in self.layout.slices
+            if not entry.optional
         ]
 
     def hidden_states(self, ids: torch.Tensor) -> torch.Tensor:
         """Return (batch, length, hidden) states after the final norm for (batch, length) token ids on any device.
 
-        No LM head, no key/value cache; gradients flow where they are switched on.
+        The LM head is not run and there is no key/value cache; gradients flow if they are enabled.
         """
         backbone = self.model.base_model
         output = backbone(input_ids=ids.to(self.device), use_cache=False)  # type: ignore[operator]
@@ -205,12 +205,12 @@ class Decoder:
         self.forward_tokens += tokens
 
     def count_backward(self, tokens: int) -> None:
-        """Count tokens whose gradients went back through all layers."""
+        """Count tokens whose gradients passed back through all layers."""
         self.backward_tokens += tokens
 
     @contextmanager
     def restore_counts_on_error(self) -> Iterator[None]:
-        """Restore the counts if the body fails, since work that runs out of memory is repeated."""
+        """Restore the counts if the body of the context fails, because work that runs out of memory is repeated."""
         counts_before = self.forward_tokens, self.backward_tokens
         try:
             yield
@@ -220,7 +220,7 @@ class Decoder:
 
     @contextmanager
     def counting(self) -> Iterator[Any]:
-        """Yield the model to other code, and count the tokens that go through it meanwhile."""
+        """Yield the model to other code and count the tokens that pass through it while the context is open."""
 
         def count(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], __: Any) -> None:
             ids = keywords.get("input_ids", arguments[0] if arguments else None)
@@ -235,7 +235,7 @@ class Decoder:
             counter.remove()
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return (..., vocabulary) logits from (..., hidden) states, scaled and capped as in the family's forward."""
+        """Return (..., vocabulary) logits of (..., hidden) states, scaled and capped as the family's forward does."""
         return logits(self.model, hidden).to(hidden.device)
 
     @torch.no_grad()
@@ -249,19 +249,19 @@ class Decoder:
 
     @torch.no_grad()
     def neuron_parameters(self, layer: int) -> torch.Tensor:
-        """(neurons, 3 * hidden) float32 weights of a layer's neurons, [gate row, up row, down column] (section 3.1).
+        """Return (neurons, 3 * hidden) float32 weights of a layer, [gate row, up row, down column] (section 3.1).
 
         Rows have unit length; a neuron whose weights are all zero stays zero.
         """
         gate, up, down = self.gate_proj(layer), self.up_proj(layer), self.down_proj(layer)
-        with present(module_of(gate)), present(module_of(up)), present(down):
+        with keep_present(module_of(gate)), keep_present(module_of(up)), keep_present(down):
             weights = gate.weight.float(), up.weight.float(), down.weight.float().T
             return nn.functional.normalize(torch.cat(weights, dim=1), dim=1)
 
     def matrix(self, layer: int, name: str) -> Array:
-        """(out, in) float32 read-only copy of a matrix of a layer: gate, up, down, query, key, value or out."""
+        """Return an (out, in) float32 read-only copy of a matrix: gate, up, down, query, key, value or out."""
         part = getattr(self, f"{_INITIALS.get(name, name)}_proj")(layer)
-        with present(module_of(part)):
+        with keep_present(module_of(part)):
             values: Array = part.weight.detach().float().cpu().numpy().copy()
         values.flags.writeable = False
         return values
@@ -277,8 +277,8 @@ def require_language_model(model: object) -> None:
 
 
 def _column_norms(linear: nn.Linear) -> tuple[Array, Array]:
-    """Return the sum of squares and mean of |w| down each column of (rows, columns), a block of rows at a time."""
-    with present(linear):
+    """Return the sum of squares and the mean of |w| of each column of a (rows, columns) weight."""
+    with keep_present(linear):
         weight = linear.weight
         square = torch.zeros(weight.shape[1], dtype=torch.float64, device=weight.device)
         absolute = torch.zeros_like(square)
@@ -290,27 +290,27 @@ def _column_norms(linear: nn.Linear) -> tuple[Array, Array]:
 
 
 class _States(BaseModelOutputWithPast):
-    """Final states, with what wrappers about a language model ask their backbone for besides."""
+    """Final states, with the further fields that multimodal wrappers read from the output of their backbone."""
 
     image_hidden_states = image_outputs = None
     video_outputs = rope_deltas = None
 
 
 class _FixedBackbone(nn.Module):
-    """Stands in for the backbone of a causal language model: gives the states that it is given."""
+    """Replacement for the backbone of a causal language model that returns its input as final states."""
 
     def forward(self, inputs_embeds: torch.Tensor, **_: Any) -> BaseModelOutputWithPast:
-        """Take (batch, tokens, hidden) final states in the place of embeddings."""
+        """Return `inputs_embeds`, (batch, tokens, hidden), as the final states."""
         return _States(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
 
 
 def logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
-    """Return (..., vocabulary) from (..., hidden) states after the final norm, as the model's own forward has it.
+    """Return the (..., vocabulary) logits that the model's own forward computes from (..., hidden) final states.
 
-    Gradients flow where they are switched on; the model stays as it is.
+    The states are those after the final norm. Gradients flow if they are enabled; the model is not changed.
     """
     stand = copy.copy(model)
-    # hooks that libraries put on the whole model also apply to its backbone
+    # hooks that libraries attach to the whole model also apply to its backbone
     stand.__dict__.pop("forward", None)
     stand.__dict__["_modules"] = model._modules | {model.base_model_prefix: _FixedBackbone()}
     flat = hidden.reshape(1, -1, hidden.shape[-1])

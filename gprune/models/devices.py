@@ -1,14 +1,14 @@
-"""GPUs and what only they can do, layers on several of them or offloaded, and smaller batches where memory runs out.
+"""Use GPUs, distribute or offload the layers of a model, and halve batches when memory runs out.
 
 Other modules only ask whether a device is a GPU, so that every branch also runs on the pretend device of the tests.
 
-A stage passes its work to `AdaptiveBatches` as a function of the sequences that go through the model at a time, so that
-neither the results nor their keys depend on the memory of a machine. The function must leave nothing half done: it
-prepares first, and then commits in ways that need no memory.
+A stage passes its work to `AdaptiveBatches` as a function of the batch size, so that neither the results nor their keys
+depend on the memory of a machine. The function must leave no partial result if memory runs out: it first computes all
+updates, and then applies them without allocating memory.
 
-The layers of a model lie on several GPUs, or wait in memory or in files, by accelerate's device maps. Its hooks move
-the input of a layer to the layer's device. They read an offloaded weight when its module is called and drop it
-afterwards, so the results are those of the model on one device.
+Device maps of the library accelerate place layers on several GPUs, in CPU memory or in files. The hooks of accelerate
+move the input of a layer to the layer's device. They read an offloaded weight when its module is called and drop it
+afterwards, so the results equal those of the model on one device.
 """
 
 import gc
@@ -29,7 +29,7 @@ from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.progress import Notice, Progress
 
 GPU = "cuda"
-"""type of device that is not the CPU, as torch calls it"""
+"""torch's name for GPUs as a type of device"""
 T = TypeVar("T")
 MACHINE = torch.device("cpu")
 Pending = list[tuple[torch.Tensor, torch.Tensor]]
@@ -43,7 +43,7 @@ _DISK = "disk"
 
 
 def is_gpu(device: torch.device | str) -> bool:
-    """Return True if a device, or its name in a setting, is a GPU."""
+    """Return True if a device is a GPU; a name from a setting is accepted as well."""
     return str(device).partition(":")[0] == GPU
 
 
@@ -81,7 +81,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def as_current_device(device: torch.device) -> AbstractContextManager[Any]:
-    """Make a GPU the current one, whose streams graphs are captured on."""
+    """Return a context in which a GPU is the current device, on whose streams graphs are captured."""
     return _backend().device(device) if is_gpu(device) else nullcontext()
 
 
@@ -92,7 +92,7 @@ def allocated_bytes(device: torch.device) -> int:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Return the most bytes of this process's tensors on a GPU since the last call of `allocated_bytes`."""
+    """Return the peak bytes of this process's tensors on a GPU since the last call of `allocated_bytes`."""
     return _backend().max_memory_allocated(device)
 
 
@@ -109,7 +109,7 @@ def run_on_side_stream(step: Callable[[], None]) -> None:
 def capture_graph(step: Callable[[], None]) -> Any:
     """Return a graph whose `replay` repeats a call of a function.
 
-    Raises RuntimeError if the function does what cannot be captured, such as waiting for the device.
+    Raises RuntimeError if the function does something that cannot be captured, such as waiting for the device.
     """
     backend = _backend()
     graph = backend.CUDAGraph()
@@ -119,7 +119,7 @@ def capture_graph(step: Callable[[], None]) -> Any:
 
 
 def preserve_random_state(device: torch.device) -> AbstractContextManager[Any]:
-    """Restore the random states of the CPU, and of the device if it is a GPU, when the context ends."""
+    """Return a context that on exit restores the random states of the CPU and, if it is a GPU, of the device."""
     return torch.random.fork_rng(devices=[device] if is_gpu(device) else [], device_type=GPU)
 
 
@@ -142,42 +142,42 @@ def _backend() -> Any:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return True if an error of torch or Python says that memory ran out."""
+    """Return True if an error of torch or Python reports that memory ran out."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in _OUT_OF_MEMORY)
 
 
 def commit(pending: Pending) -> None:
-    """Store the values of a batch; this needs no memory and cannot end halfway."""
+    """Apply the updates of a batch; this allocates no memory, so it cannot fail halfway."""
     for tensor, values in pending:
         tensor.copy_(values)
 
 
 @dataclass(slots=True)
 class AdaptiveBatches:
-    """The sequences that go through a model at a time, fewer once memory has run out."""
+    """Batch size that is halved whenever memory runs out."""
 
     size: int
-    """sequences at a time; it only decreases"""
+    """sequences per batch; it only decreases"""
     length: int
     """tokens of a sequence"""
     setting: str
-    """name of the setting with the number to start with"""
+    """name of the setting that gives the initial size"""
     remedy: str
-    """end of the sentence for when a single sequence does not fit"""
+    """remedy in the error message if a single sequence does not fit"""
     device: torch.device
     """device of the model"""
     on_progress: Progress
-    """called whenever the number is halved"""
+    """called with a notice whenever the size is halved"""
     kind: type[GpruneError] = SettingsError
-    """error for when a single sequence does not fit"""
+    """class of the error that is raised if a single sequence does not fit"""
 
-    def fitting(self, run: Callable[[int], T], limit: int, finished: int = 0, total: int = 1) -> T:
-        """Run work with as many of `limit` sequences at a time as memory allows, and return its result.
+    def attempt(self, run: Callable[[int], T], limit: int, finished: int = 0, total: int = 1) -> T:
+        """Call `run` with the largest batch size, at most `limit`, for which memory suffices, and return its result.
 
-        `run` takes their number and leaves nothing half done when it fails. `finished` of `total` steps of the stage
-        are for the listener. Raises `kind` where memory runs out with a single sequence.
+        `run` takes the batch size and must leave no partial result if it fails. `finished` and `total` are the steps
+        of the stage for the progress report. Raises `kind` if memory runs out with a single sequence.
         """
         while True:
             count = min(self.size, limit)
@@ -193,9 +193,9 @@ class AdaptiveBatches:
             self._halve(count, finished, total)
 
     def run_batches(self, total: int, run: Callable[[slice], None], progress: tuple[int, int] | None = None) -> None:
-        """Process `total` sequences batch by batch; see `fitting`.
+        """Process `total` sequences batch by batch; see `attempt`.
 
-        `progress` is finished steps of the stage and steps in all, where these are not the sequences.
+        `progress` has the finished and the total steps of the stage; by default the steps are the sequences.
         """
         start = 0
 
@@ -204,7 +204,7 @@ class AdaptiveBatches:
             return count
 
         while start < total:
-            start += self.fitting(batch, total - start, *(progress or (start, total)))
+            start += self.attempt(batch, total - start, *(progress or (start, total)))
 
     def _halve(self, count: int, finished: int, total: int) -> None:
         release_memory()
@@ -229,7 +229,7 @@ def device_memory(device: torch.device) -> tuple[int, int]:
 
 
 def describe_memory(error: BaseException, device: torch.device) -> str:
-    """Return the requested memory, if the error names it, and the free memory, in words."""
+    """Describe the requested memory, if the error states it, and the free memory."""
     free, total = device_memory(device)
     available = f"{free / 2**30:,.1f} of {total / 2**30:,.1f} GiB are free on {device}"
     match = _REQUESTED.search(str(error))
@@ -241,7 +241,7 @@ def describe_memory(error: BaseException, device: torch.device) -> str:
 
 
 def disk_map(loader: Any, configuration: Any, layout: Layout, device: torch.device) -> dict[str, str]:
-    """Map each part of a model: decoder layers to the disk, the rest to a device."""
+    """Return a device map that places the decoder layers on the disk and all other parts on a device."""
     with torch.device("meta"):
         # eager attention is used because only the module names matter and every family supports it
         parent: nn.Module = loader.from_config(configuration, attn_implementation="eager")
@@ -258,9 +258,9 @@ def disk_map(loader: Any, configuration: Any, layout: Layout, device: torch.devi
 
 
 def needs_several_gpus(folder: Path, device: str, target: torch.device, dtype: Any) -> bool:
-    """Return True if the weights in a folder leave the GPU `target` too little room and there are others.
+    """Return True if the weights in a folder nearly fill the GPU `target` and there are other GPUs.
 
-    `device` is the setting, which may name one GPU; `dtype` is ``auto`` or a number type of torch.
+    `device` is the setting; the result is False if it names one GPU. `dtype` is ``auto`` or a torch dtype.
     """
     if ":" in device or not is_gpu(target) or count() < 2:
         return False
@@ -271,14 +271,14 @@ def needs_several_gpus(folder: Path, device: str, target: torch.device, dtype: A
 
 
 def memory_limits() -> dict[int | str, int]:
-    """Return the bytes that weights may take on each GPU and in the machine's memory; the rest is for passes."""
+    """Return the bytes that weights may occupy on each GPU and in CPU memory; the rest is reserved for passes."""
     gpus = {index: memory(torch.device(GPU, index))[0] for index in range(count())}
     sizes = gpus | {"cpu": machine.memory()[0]}
     return {device: int(machine.WEIGHTS_OF_A_GPU * size) for device, size in sizes.items()}
 
 
 def execution_device(module: nn.Module) -> torch.device:
-    """Return the device on which a module computes, also if its weights are offloaded."""
+    """Return the device on which a module computes, even if its weights are offloaded."""
     weight = next(module.parameters())
     if not weight.is_meta or not hasattr(module, "_hf_hook"):
         return weight.device
@@ -287,8 +287,8 @@ def execution_device(module: nn.Module) -> torch.device:
     return torch.device(GPU, hook.execution_device) if number else torch.device(hook.execution_device)
 
 
-def present(module: nn.Module) -> AbstractContextManager[None]:
-    """Keep a module's own weights in memory while open, if they are otherwise offloaded."""
+def keep_present(module: nn.Module) -> AbstractContextManager[None]:
+    """Return a context in which the offloaded weights of a module itself, not of its submodules, are in memory."""
     offloaded = any(parameter.is_meta for parameter in module.parameters(recurse=False))
     return _resident(module) if offloaded and hasattr(module, "_hf_hook") else nullcontext()
 
@@ -299,7 +299,7 @@ def _resident(module: nn.Module) -> Iterator[None]:
 
     hook: Any = module._hf_hook
     with align_module_device(module):
-        # while open, a call of the module neither reads nor drops its weights
+        # while the context is open, a call of the module neither reads nor drops its weights
         hook.offload = False
         try:
             yield
@@ -308,13 +308,13 @@ def _resident(module: nn.Module) -> Iterator[None]:
 
 
 def load_offloaded(module: nn.Module) -> None:
-    """Load all offloaded weights of a module to its execution device, and keep them."""
+    """Load all offloaded weights of a module to its execution device permanently."""
     from accelerate.hooks import remove_hook_from_module
 
     for part in module.modules():
         if not any(parameter.is_meta for parameter in part.parameters(recurse=False)):
             continue
-        with present(part):
+        with keep_present(part):
             weights = {name: weight.detach().clone() for name, weight in part.named_parameters(recurse=False)}
         remove_hook_from_module(part)
         for name, weight in weights.items():

@@ -1,6 +1,6 @@
-"""Tables of the decoders that can be pruned and of where their units are in their weights (section 3).
+"""Tables of the model families that can be pruned, and of the positions of units in their weights (section 3).
 
-A family is a Hugging Face ``model_type`` with gated FFNs. Cut, masks, saved model and exports read these tables.
+A family is a Hugging Face ``model_type`` with gated FFNs. Masks, ``cut`` and all exports read these tables.
 ``tests/models/test_families.py`` compares each family with the model's own answers. Needs no torch.
 """
 
@@ -27,7 +27,7 @@ UNITS = {
     "query_heads": "query_heads",
     "key_heads": "key_heads",
 }
-"""The units along the axis of each part: neurons, channels of query or of key heads, or such heads."""
+"""kind of the units along the axis of each part: neurons, channels of query or key heads, or heads"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Slice:
     path: str
     """dotted name of the module, from a layer"""
     axis: int
-    """0: rows of its weight, with the bias, or members of a list of modules; 1: columns"""
+    """0: rows of the weight and entries of the bias, or members of a list of modules; 1: columns of the weight"""
     parts: tuple[str, ...]
     """keys of ``UNITS`` whose units are concatenated there"""
     optional: bool = False
-    """whether models of the family may lack the module"""
+    """True if models of the family may lack the module"""
 
 
 _DOWN = Slice("mlp.down_proj", 1, ("down_proj",))
@@ -75,38 +75,38 @@ class Layout:
     """A family: its label, the names of its parts, and where its units are stored."""
 
     label: str
-    """what people call it"""
+    """display name"""
     slices: tuple[Slice, ...] = _FFN + _ATTENTION
     """every module of a layer from which pruning takes rows, columns or members"""
     counts: tuple[tuple[str, str], ...] = _COUNTS
-    """attributes, from a layer, that hold numbers of units where a model has them"""
+    """paths, relative to a layer, of attributes that hold numbers of units, and the kind of the units"""
     layers: str = "model.layers"
-    """list of decoder layers, from the model"""
+    """path of the list of decoder layers, relative to the model"""
     attention: str = "self_attn"
-    """attention, from a layer"""
+    """path of the attention module, relative to a layer"""
     feed_forward: str = "mlp"
-    """FFN, from a layer"""
+    """path of the FFN module, relative to a layer"""
     heads: bool = True
-    """whether key/value groups leave; where not, a layer's heads are one group, which stays"""
+    """True if key/value groups can be pruned; if False, all heads of a layer count as one group that is always kept"""
     free_heads: bool = True
-    """whether an ordinary model of the family may have another number of heads of the same width"""
+    """True if a stock model of the family may have another number of heads of the same width"""
     gguf: bool = False
-    """whether llama.cpp's ``deci`` computes what a model of the family computes"""
+    """True if llama.cpp's architecture ``deci`` computes the same as the family"""
     normalised: bool = False
-    """whether what an output map gives is normalised before it is added to the stream"""
+    """True if outputs of attention and FFN are normalised before the residual addition"""
     norms: tuple[str, ...] = _NORMS
-    """norms with weights in every model of the family, from a layer; none means no final norm with weights either"""
+    """paths, relative to a layer, of the norms with weights in every model; if empty, the final norm has none either"""
     biases: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _BIASES)
-    """maps with biases by the flag of the configuration that gives them; those of "" always have them"""
+    """maps with biases by the configuration flag that enables them; the maps under "" always have biases"""
     text: tuple[str, ...] = ()
-    """model types that the language model inside may be of, where the family is a wrapper about one; its
-    other parts, as those for images, stay as they are"""
+    """possible model types of the language model inside a multimodal wrapper, whose other parts are not pruned; empty
+    if the family is a language model itself"""
     usual: Mapping[str, Any] = field(default_factory=dict)
-    """values of the language model that a configuration may leave out"""
+    """default values of fields that the configuration of the language model may omit"""
 
     def slice_of(self, part: str) -> Slice:
         """Return the slice that holds a part of ``UNITS``."""
-        return next(piece for piece in self.slices if part in piece.parts)
+        return next(entry for entry in self.slices if part in entry.parts)
 
     @property
     def o_proj(self) -> str:
@@ -124,17 +124,17 @@ class Layout:
         return ("AutoModelForCausalLM", *(("AutoModelForImageTextToText",) if self.text else ()))
 
     @property
-    def stored(self) -> tuple[str, ...]:
+    def layer_lists(self) -> tuple[str, ...]:
         """Return possible names of the list of layers in weight files.
 
-        Wrappers have had several, and a model that was saved without its head has no "model." in front.
+        Versions of wrappers differ in it, and a model that was saved without its head has no prefix "model.".
         """
         names = (self.layers, *(("language_model.model.layers", "model.layers") if self.text else ()))
         return tuple(dict.fromkeys(name.removeprefix(start) for name in names for start in ("", "model.")))
 
     @property
     def pruned(self) -> str:
-        """Return the pruned units of the family, in words."""
+        """Describe the units that are pruned in this family."""
         if self.text:
             return "FFN neurons and key/value groups of the language model, calibrated on text alone"
         if self.heads:
@@ -157,15 +157,15 @@ class Layout:
         )
 
     def table(self) -> list[list[Any]]:
-        """Return path, axis and units of every slice that pruning narrows, as the modelling file reads them."""
+        """Return path, axis and units of every slice that pruning narrows, in the format of the modelling file."""
         return [
-            [piece.path, piece.axis, [UNITS[part] for part in piece.parts]]
-            for piece in self.slices
-            if self.heads or UNITS[piece.parts[0]] == "neurons"
+            [entry.path, entry.axis, [UNITS[part] for part in entry.parts]]
+            for entry in self.slices
+            if self.heads or UNITS[entry.parts[0]] == "neurons"
         ]
 
     def numbers(self) -> list[list[str]]:
-        """Return path and unit of the attributes that narrowing sets, as the modelling file reads them."""
+        """Return path and unit of the attributes that pruning sets, in the format of the modelling file."""
         return [[path, unit] for path, unit in self.counts if self.heads or unit == "neurons"]
 
 
@@ -253,7 +253,7 @@ FAMILIES: dict[str, Layout] = {
 }
 """Supported model types."""
 NEWER_THAN_4 = ("ministral3", "stablelm")
-"""families that transformers 4.57 lacks, or whose other numbers of heads it cannot compute"""
+"""families that transformers 4.57 lacks, or cannot compute with a pruned number of heads"""
 _WITHOUT_GATE = ("gpt", "opt", "bloom", "phi", "falcon", "starcoder2", "nemotron", "arcee", "mpt", "persimmon")
 _EXPERTS = ("moe", "mixtral", "deepseek", "dbrx", "jamba", "llama4", "jetmoe", "minimax", "experts", "gpt_oss")
 _EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
@@ -277,25 +277,25 @@ def layout_of(model_type: object, name: str) -> Layout:
     if str(model_type).startswith(PRUNED_PREFIX):
         raise ModelError(f"{name} has been pruned already (model type {model_type!r}): choose the dense model")
     raise ModelError(
-        f"{name} is of model type {quote(model_type)}, which cannot be pruned here{_reason(str(model_type))}: "
+        f"{name} is of model type {quote(model_type)}, which cannot be pruned here{_describe_reason(str(model_type))}: "
         "choose a dense model of a family that `python -m gprune models` lists"
     )
 
 
-def _reason(model_type: str) -> str:
+def _describe_reason(model_type: str) -> str:
     if any(part in model_type for part in _EXPERTS):
-        return " (mixtures of experts are not)"
+        return " (mixtures of experts are not supported)"
     if model_type in _WITHOUT_GATE or model_type.startswith(("gpt", "bloom")):
-        return " (FFNs without a gate are not)"
+        return " (FFNs without a gate are not supported)"
     if any(part in model_type for part in _LINEAR):
-        return " (layers of linear attention, of a state space or of a recurrence are not)"
+        return " (linear attention, state-space and recurrent layers are not supported)"
     return ""
 
 
 def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
-    """Return the layout of a model by its configuration, before anything is loaded.
+    """Return the layout of a model from its configuration, without loading weights.
 
-    Raises ModelError if its family is not supported, or its configuration gives it other parts.
+    Raises ModelError if its family is not supported, or its configuration has parts that cannot be pruned.
     """
     inner = values.get("text_config")
     kind = inner.get("model_type") if isinstance(inner, Mapping) else None
@@ -323,7 +323,7 @@ def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
 
 
 def require_retention(values: Mapping[str, Any], retention: float) -> None:
-    """Raise SettingsError if the smallest pruned model of a configuration keeps more than the retention."""
+    """Raise SettingsError if even the smallest pruned model of a configuration exceeds the retention."""
     layout = FAMILIES.get(str(values.get("model_type")))
     if layout is None:
         return
@@ -354,10 +354,10 @@ def language_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def shape_of(values: Mapping[str, Any]) -> ModelShape:
-    """Return the sizes of a model by its configuration.
+    """Return the sizes of a model from its configuration.
 
-    Where the heads of its family stay, those of a layer count as one group. Raises KeyError, TypeError or ValueError
-    where a size is missing or is not a number.
+    If the heads of its family cannot be pruned, all heads of a layer count as one group. Raises KeyError, TypeError or
+    ValueError if a size is missing or is not a number.
     """
     values = language_values(values)
     layers, neurons = (int(values[name]) for name in ("num_hidden_layers", "intermediate_size"))

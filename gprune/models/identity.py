@@ -29,24 +29,24 @@ TOKENIZER_FILES = (
 )
 SENTENCE_PIECES = "tokenizer.model"
 _NEEDED_PARTS = {"Bert": '"WordPiece"', "T5": '"Unigram"', "Gemma": '"<unk>"'}
-"""parts of tokenizer.json that a class of tokenizers needs, by the beginning of its name"""
+"""text that tokenizer.json must contain for a tokenizer class, by the beginning of the class name"""
 _OTHER_FOLDERS = {
     "*.gguf": "holds a GGUF file, which is not read: choose the folder of safetensors that {0} was made from",
     "model_index.json": "is a diffusers pipeline, which predicts no tokens: choose a causal language model",
     **dict.fromkeys(
         ("consolidated*", "params.json"),
-        "is in the own format of Meta or Mistral: choose the copy that transformers reads, or convert it",
+        "is in Meta's or Mistral's own format: choose the copy that transformers reads, or convert it",
     ),
     "checkpoint-*": "holds checkpoints of a training: choose one of them, such as {0}",
     **dict.fromkeys(("trainer_state.json", "optimizer*"), "is a training state without a model: use save_pretrained"),
 }
-"""descriptions of folders of other kinds, with the remedy, by a file in them"""
+"""description and remedy for each kind of folder that is no model, by a file that it contains"""
 VOCABULARY_FILES = ("tokenizer.json", SENTENCE_PIECES, "vocab.json")
-"""A tokenizer needs at least one of these."""
+"""a tokenizer needs at least one of these files"""
 
 
 def resolve(name: str) -> str:
-    """Return the absolute folder of ``demo``, ``random:SHAPE`` or an existing folder; other names as they are.
+    """Return the absolute folder of ``demo``, ``random:SHAPE`` or an existing folder; other names are unchanged.
 
     Raises ModelError if a name cannot be a path.
     """
@@ -62,16 +62,16 @@ def resolve(name: str) -> str:
 
 
 def is_hub_name(name: str) -> bool:
-    """Return True if a name can be one of the hub, owner/name."""
+    """Return True if a name has the form of a hub name, owner/name."""
     return name.count("/") == 1 and not name.startswith((".", "/", "~", sources.RANDOM))
 
 
 def locate(name: str, *, download: bool = False) -> Path:
-    """Return the local folder of a model's files; that of ``random:SHAPE`` has no weights.
+    """Return the local folder of a model's files; the folder of ``random:SHAPE`` has no weights.
 
-    If `download`, a hub model that is not on this machine is fetched (`hub.snapshot`). Raises ModelError if there
-    is no such folder, or the hub has no such model, keeps it behind a gate or cannot be reached, or the disk is too
-    small for it.
+    If `download` is set, a hub model that is not on this machine is downloaded (`sources.snapshot`). Raises ModelError
+    if there is no such folder or hub model, the hub model is gated, the hub cannot be reached, or the disk is too
+    small.
     """
     resolved = resolve(name)
     with safe_parsing.reraise_as(ModelError):
@@ -86,7 +86,7 @@ def locate(name: str, *, download: bool = False) -> Path:
 
 
 def find_gap(folder: Path) -> str:
-    """Return what a model's folder lacks of configuration, weights and tokenizer; empty if nothing."""
+    """Describe which of configuration, weights and tokenizer a folder lacks; empty if it is complete."""
     try:
         configuration(folder)
         weight_files(folder)
@@ -99,7 +99,7 @@ def find_gap(folder: Path) -> str:
 def configuration(folder: Path) -> dict[str, Any]:
     """Return the values of ``config.json``. Raises ModelError if it is missing or no JSON object.
 
-    A stored head that differs from the embedding is not tied, whatever the file says.
+    If the stored LM head differs from the embedding, ``tie_word_embeddings`` is false regardless of the file.
     """
     if sources.is_shape(folder) and (layers := sources.shape_layers(folder)):
         return sources.with_layers(configuration(sources.base_folder(folder)), layers)
@@ -116,7 +116,7 @@ def _read_configuration(folder: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         if (folder / ADAPTER_FILE).is_file():
             raise adapter_error(folder) from error
-        raise _other_folder(folder, f"has no {CONFIG_FILE}: choose the model's own folder") from error
+        raise _folder_error(folder, f"has no {CONFIG_FILE}: choose the model's own folder") from error
     except UnreadableError as error:
         raise ModelError(f"{str(path)!r} cannot be read ({error}): copy the model again") from error
     if not isinstance(values, dict):
@@ -125,7 +125,7 @@ def _read_configuration(folder: Path) -> dict[str, Any]:
 
 
 def optional_values(folder: Path, name: str) -> dict[str, Any]:
-    """Return the values of another JSON file of a model; nothing if it is missing or cannot be read."""
+    """Return the values of another JSON file of a model; an empty dict if it is missing or cannot be read."""
     with contextlib.suppress(OSError, UnreadableError):
         values = _read_json(folder, name)
         return values if isinstance(values, dict) else {}
@@ -133,26 +133,26 @@ def optional_values(folder: Path, name: str) -> dict[str, Any]:
 
 
 def stored_tensors(folder: Path) -> dict[str, weight_headers.Tensor]:
-    """Return the tensors of a model folder by name; nothing for weights that are random, missing or damaged."""
+    """Return the tensors of a model folder by name; an empty dict if weights are random, missing or damaged."""
     with contextlib.suppress(ModelError):
         return weight_headers.tensors(weight_files(folder))
     return {}
 
 
 def parameter_tensors(folder: Path) -> list[weight_headers.Tensor]:
-    """Return the stored tensors of a model that count as parameters: a head that is tied to the embedding does not."""
+    """Return the stored tensors of a model without a tied LM head, so that no parameter is counted twice."""
     tied = bool(families.language_values(configuration(folder)).get(families.TIED))
     return weight_headers.without_tied_head(weight_headers.tensors(weight_files(folder)), tied)
 
 
 def number_type(folder: Path) -> str:
-    """Return the number type of a model's weights as stored; for random weights the one that is configured."""
+    """Return the number type of a model's stored weights, or that of its configuration for random weights."""
     values = configuration(folder)
     tensors = weight_headers.most_common_type(stored_tensors(folder))
     return tensors or str(values.get("dtype") or values.get("torch_dtype") or "float32")
 
 
-def _other_folder(folder: Path, gap: str) -> ModelError:
+def _folder_error(folder: Path, gap: str) -> ModelError:
     for pattern, description in _OTHER_FOLDERS.items():
         if files := sorted(folder.glob(pattern)):
             gap = description.format(files[0].name)
@@ -161,7 +161,7 @@ def _other_folder(folder: Path, gap: str) -> ModelError:
 
 
 def adapter_error(folder: Path) -> ModelError:
-    """Return the error for a folder that holds an adapter, which transformers may apply to another model."""
+    """Return the error for a folder with a PEFT adapter."""
     base = optional_values(folder, ADAPTER_FILE).get("base_model_name_or_path") or "another model"
     return ModelError(
         f"the model {str(folder)!r} is a PEFT adapter of {base}: merge it first (`merge_and_unload`) or name the "
@@ -170,7 +170,7 @@ def adapter_error(folder: Path) -> ModelError:
 
 
 def _read_json(folder: Path, name: str) -> Any:
-    # configurations of other families hold infinite limits and "no limit" as a number of 31 digits
+    # some configurations contain infinity, or a number of 31 digits for "no limit"
     path = safe_parsing.inside(folder, name, "the model")
     return safe_parsing.json_file(path, name, finite=False)
 
@@ -192,7 +192,7 @@ def weight_files(folder: Path) -> list[Path]:
             f"the folder {str(folder)!r} has pickled weights only, which can run code when they are read: "
             f"convert them to {WEIGHT_FILE}"
         )
-    raise _other_folder(folder, f"has no weights: it needs {WEIGHT_FILE} or {INDEX_FILE}")
+    raise _folder_error(folder, f"has no weights: it needs {WEIGHT_FILE} or {INDEX_FILE}")
 
 
 def files(folder: Path) -> list[Path]:
@@ -220,13 +220,13 @@ def _indexed_files(folder: Path) -> list[Path]:
 
 
 def require_offloadable(folder: Path) -> None:
-    """Raise ModelError if a model has no files of weights from which its layers could be read."""
+    """Raise ModelError if a model has no weight files, from which offloaded layers are read."""
     if not weight_files(folder):
         raise ModelError(f"{sources.RANDOM}{folder.name} has no weight files to offload layers to: switch offload off")
 
 
 def offloaded_error(purpose: str) -> SettingsError:
-    """Return the error of work that needs weights in memory which are offloaded."""
+    """Return the error for a purpose that needs all weights in memory while layers are offloaded."""
     return SettingsError(
         f"{purpose} needs the whole model in memory, and some of its layers are offloaded: switch offload off, use "
         "more GPUs, or leave out the methods that learn (dense, wanda_sp, flap, osscar and slimllm do not)"
@@ -234,7 +234,7 @@ def offloaded_error(purpose: str) -> SettingsError:
 
 
 def require_same(name: str, expected: str, digests: Path | None = None, card: str = "") -> None:
-    """Raise ModelError if a model is gone or does not have the fingerprint that a run has recorded.
+    """Raise ModelError if a model is missing or its fingerprint is not `expected`, the one that a run recorded.
 
     For `digests` and `card` see `fingerprint`.
     """
@@ -243,22 +243,22 @@ def require_same(name: str, expected: str, digests: Path | None = None, card: st
 
 
 def changed_error(name: str) -> ModelError:
-    """Return the error for a model that is no longer the one of a run."""
+    """Return the error for a model that has changed since a run."""
     return ModelError(
         f"the model folder {resolve(name)!r} has changed since the run: put the model back, or run the study again"
     )
 
 
 def fingerprint(name: str, digests: Path | None = None, card: str = "") -> str:
-    """Return the SHA-256 of a model's configuration and weights, or of how random weights are made.
+    """Return the SHA-256 of a model's configuration and weights, or of the recipe of its random weights.
 
     A file is read again only if it may have changed. A hub model must be on this machine; a copy of a folder has the
     same fingerprint.
 
     Args:
         name: the model, as in `locate`.
-        digests: a folder that keeps digests of files for other processes.
-        card: the GPU that makes random weights, which differ from those of a CPU; empty on a CPU.
+        digests: folder with stored digests of files, shared between processes.
+        card: name of the GPU that generates random weights, which differ from those of a CPU; empty on a CPU.
 
     Raises ModelError if there is no such model, or a file is missing or cannot be read.
     """
@@ -273,7 +273,7 @@ def fingerprint(name: str, digests: Path | None = None, card: str = "") -> str:
 
 
 def tokenizer_fingerprint(name: str) -> str:
-    """Return the SHA-256 of a model's tokenizer files. Raises ModelError if either is missing."""
+    """Return the SHA-256 of a model's tokenizer files. Raises ModelError if model or tokenizer is missing."""
     folder = tokenizer_folder(locate(name))
     require_tokenizer(folder)
     with safe_parsing.reraise_as(ModelError):

@@ -1,4 +1,4 @@
-"""Describe the folder of a model, dense or pruned by anybody, from names and shapes in its files.
+"""Describe the folder of a dense or pruned model, from names and shapes in its files.
 
 Widths are read from the headers of the weight files and compared with the configuration. Needs no torch.
 """
@@ -20,38 +20,38 @@ class FolderContents:
 
     folder: Path
     model_type: str
-    """as its configuration says"""
+    """model type in its configuration"""
     family: str
-    """what people call it; empty if it is none of ours"""
+    """display name of the family; empty if it is not supported"""
     form: str
-    """dense, or how it was pruned, in words"""
+    """description: dense, or how it was pruned"""
     record: PruningRecord | None
     """its ``pruning.json``, if it has one"""
     parameters: int
-    """numbers in its weights; tied ones once"""
+    """number of parameters; tied weights count once"""
     bytes: int
-    """of its weights"""
+    """size of its weights"""
     neurons: tuple[int, ...]
-    """FFN neurons of each layer; empty if the files do not tell"""
+    """FFN neurons of each layer; empty if unknown"""
     groups: tuple[int, ...]
-    """key/value groups of each layer; empty if the files do not tell"""
+    """key/value groups of each layer; empty if unknown"""
     dense_neurons: int
-    """neurons of a dense layer; 0 if the files do not tell"""
+    """neurons of a dense layer; 0 if unknown"""
     dense_groups: int
-    """key/value groups likewise"""
+    """key/value groups of a dense layer; 0 if unknown"""
     prunable: str
-    """what can be pruned, or why nothing"""
+    """description of the units that can be pruned, or the reason why none can"""
     loads: str
-    """how it loads, and whether without code of its own"""
+    """description of how it loads, and whether it needs custom code"""
     tokenizer: str
-    """its vocabulary file, or why there is none to use"""
+    """its vocabulary file, or the reason why there is none"""
 
 
 def inspect(name: str) -> FolderContents:
-    """Describe a folder, a hub name that is on this machine, or ``demo``; reads no weights.
+    """Describe a folder, a downloaded hub model, or ``demo``; reads no weights.
 
     Raises ModelError if there is no such model, it has no weights of its own or only pickled ones, or a file is
-    damaged. Raises CheckpointError if that is ``pruning.json``.
+    damaged. Raises CheckpointError if the damaged file is ``pruning.json``.
     """
     folder = identity.locate(name)
     values = identity.configuration(folder)
@@ -71,7 +71,7 @@ def inspect(name: str) -> FolderContents:
         folder=folder,
         model_type=model_type,
         family=layout.label if layout is not None else "",
-        form=_form(record, needs_our_class, sizes),
+        form=_describe_form(record, needs_our_class, sizes),
         record=record,
         parameters=sum(tensor.numbers for tensor in parameters),
         bytes=sum(tensor.bytes for tensor in parameters),
@@ -79,38 +79,38 @@ def inspect(name: str) -> FolderContents:
         groups=sizes.groups,
         dense_neurons=dense_neurons,
         dense_groups=dense_groups,
-        prunable=_prunable(folder),
-        loads=_loading(folder, values, sizes.disagreement),
-        tokenizer=_tokenizer(folder),
+        prunable=_describe_prunable(folder),
+        loads=_describe_loading(folder, values, sizes.disagreement),
+        tokenizer=_describe_tokenizer(folder),
     )
 
 
-def _form(record: PruningRecord | None, needs_our_class: bool, sizes: loadable.StoredSizes) -> str:
+def _describe_form(record: PruningRecord | None, needs_our_class: bool, sizes: loadable.StoredSizes) -> str:
     if sizes.disagreement:
-        kind = "damaged" if needs_our_class else "pruned elsewhere, without a configuration that says so"
+        kind = "damaged" if needs_our_class else "pruned elsewhere, with a configuration that does not match"
         return f"{kind}: {sizes.disagreement}"
     if record is None and not needs_our_class:
-        return "ordinary: dense, or pruned to equal widths"
-    facts, widths = "", "of the same width: an ordinary model"
+        return "stock model: dense, or pruned to equal widths"
+    facts, widths = "", "of the same width: a stock model"
     if record is not None:
         repair = f", {record.pruned.repaired_by}" if record.repairs else ""
         training = ", trained after it" if record.trained or record.recovery else ""
         facts = f" by {record.method} to {record.retention:.2%} of the decoder's weights{repair}{training}"
-        widths = "padded with zeros to the same width: an ordinary model" if record.padded else widths
+        widths = "padded with zeros to the same width: a stock model" if record.padded else widths
     if needs_our_class:
         is_equal = all(len(set(layers)) == 1 for layers in (sizes.neurons, sizes.groups))
-        widths = "of the same width, which no ordinary model has" if is_equal else "of its own width"
+        widths = "of the same width, but no stock model has these weights" if is_equal else "of its own width"
     return f"pruned here{facts}, every layer {widths}"
 
 
-def _prunable(folder: Path) -> str:
+def _describe_prunable(folder: Path) -> str:
     try:
         return loadable.require_loadable(folder).pruned
     except ModelError as error:
         return f"nothing: {error}"
 
 
-def _tokenizer(folder: Path) -> str:
+def _describe_tokenizer(folder: Path) -> str:
     try:
         identity.require_tokenizer(folder)
     except ModelError as error:
@@ -120,7 +120,7 @@ def _tokenizer(folder: Path) -> str:
     return "; ".join(filter(None, (file, vocabulary.embedding_notice(str(folder)))))
 
 
-def _loading(folder: Path, values: dict[str, Any], disagreement: str) -> str:
+def _describe_loading(folder: Path, values: dict[str, Any], disagreement: str) -> str:
     from transformers.models.auto import configuration_auto
 
     model_types = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
@@ -131,17 +131,17 @@ def _loading(folder: Path, values: dict[str, Any], disagreement: str) -> str:
         return f"{'with trust_remote_code=True anywhere, ' if has_code else ''}without it after `import gprune`"
     if model_type not in model_types:
         if has_code:
-            return "only with code of its own (trust_remote_code=True)"
-        return f"not: transformers knows no model type {quote(model_type)}, and the folder brings no code"
+            return "only with its custom code (trust_remote_code=True)"
+        return f"not: transformers knows no model type {quote(model_type)}, and the folder has no custom code"
     if "per_layer_config" in values:
-        return "where transformers' own modelling of the family reads per_layer_config (not tried here)"
+        return "if transformers' model class of the family reads per_layer_config (not tested here)"
     if disagreement:
-        return f"{'only with code of its own' if has_code else 'not'}: {disagreement}"
+        return f"{'only with its custom code' if has_code else 'not'}: {disagreement}"
     try:
         loadable.require_whole(folder)
     except ModelError:
-        return "not as it is"
-    description = "without code of its own" + (", although it brings some" if has_code else "")
+        return "not without changes"
+    description = "without custom code" + (", although the folder has some" if has_code else "")
     return "; ".join(filter(None, (description, loadable.attention_notice(folder))))
 
 

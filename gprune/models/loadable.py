@@ -29,21 +29,21 @@ _GPU_ATTENTIONS = {
     "flash_attention_4": "flash-attn-4",
     "flex_attention": "torch",
 }
-"""packages of what runs on a GPU alone; flex_attention has no backward pass on a CPU"""
+"""package of each attention that runs on GPUs only; flex_attention has no backward pass on a CPU"""
 _EXPERT_KERNELS = ("eager", "batched_mm")
-"""what transformers accepts for a model without experts"""
+"""values of experts_implementation that transformers accepts for a model without experts"""
 _DOWN = re.compile(r"(?:^|\.)(\d+)\.(?:\w+\.)*down_proj\.weight$")
-"""down projections of unknown families"""
+"""names of the down projections of unknown families"""
 _WIDTHS = "ffn_widths", "key_value_groups"
 _METHODS = {"quantization_config": "bitsandbytes", "compression_config": "compressed-tensors", "quantization": "MLX"}
-"""quantization methods of fields that name none"""
+"""quantization method by configuration field, for fields that do not name the method"""
 _QUANTIZED = (".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv", ".SCB", ".absmax")
 
 
 def require_loadable(folder: Path) -> families.Layout:
     """Return the layout of the dense model in a folder.
 
-    Raises ModelError if the family is not supported, or as `require_whole`.
+    Raises ModelError if the family is not supported, and the errors of `require_whole`.
     """
     layout = families.require_prunable(identity.configuration(folder), f"the model {str(folder)!r}")
     require_whole(folder)
@@ -51,9 +51,10 @@ def require_loadable(folder: Path) -> families.Layout:
 
 
 def require_whole(folder: Path) -> None:
-    """Raise ModelError if a folder holds no causal language model of any family that loads as it is.
+    """Raise ModelError if a folder does not hold a causal language model that can be loaded unchanged.
 
-    An adapter, quantized weights, a classifier, or tensors that do not fit the configuration are none.
+    The error covers any family: adapters, quantized weights, classifiers, and tensors that do not fit the
+    configuration.
     """
     values, name = identity.configuration(folder), f"the model {str(folder)!r}"
     layout = families.FAMILIES.get(str(values.get("model_type")))
@@ -64,7 +65,7 @@ def require_whole(folder: Path) -> None:
     require_unquantized(folder)
     for match in filter(None, map(_CLASSIFIER.search, (str(values.get("architectures")), *tensors))):
         raise ModelError(f"{name} is a classifier ({match[0]}) and predicts no tokens: choose a causal language model")
-    lists = tuple(f"{path}." for path in (layout.stored if layout else ()))
+    lists = tuple(f"{path}." for path in (layout.layer_lists if layout else ()))
     inner = [key for key in tensors if not key.startswith(lists) or "._" in key]
     wrapped = [key for key in inner if _WRAPPER.sub("", key).startswith(lists)]
     if lists and wrapped:
@@ -79,10 +80,10 @@ def require_whole(folder: Path) -> None:
             f"{identity.CONFIG_FILE} of {name} requires {attention}: call the field attn_implementation, "
             "without the underscore, or remove it"
         )
-    for kernel in _settings(folder, "experts_implementation"):
+    for kernel in _find_settings(folder, "experts_implementation"):
         if layout and kernel not in _EXPERT_KERNELS:
             raise ModelError(f"experts_implementation of {name} is {kernel!r}, but it has no experts: remove it")
-    for dtype in _settings(folder, "dtype", "torch_dtype"):
+    for dtype in _find_settings(folder, "dtype", "torch_dtype"):
         if not _DTYPE.fullmatch(str(dtype)):
             raise ModelError(f"dtype of {name} is {dtype!r}, which torch lacks: write bfloat16, float16 or float32")
     language = families.language_values(values)
@@ -115,11 +116,11 @@ def _require_known_ids(file: str, values: Mapping[str, Any], name: str, vocabula
 
 
 def require_unquantized(folder: Path) -> None:
-    """Raise ModelError if the weights of a folder are quantized, by its configuration or by their names."""
+    """Raise ModelError if configuration or tensor names of a folder show that its weights are quantized."""
     methods = [
         str(section.get("quant_method") or usual)
         for key, usual in _METHODS.items()
-        for section in _settings(folder, key)
+        for section in _find_settings(folder, key)
         if isinstance(section, Mapping)
     ]
     for name, tensor in weight_headers.tensors(identity.weight_files(folder)).items():
@@ -133,15 +134,16 @@ def require_unquantized(folder: Path) -> None:
 
 
 def attention_notice(folder: Path) -> str:
-    """Return a sentence if the configuration asks for an attention that cannot run here, else ``""``."""
-    for name in map(str, _settings(folder, "attn_implementation", "_attn_implementation")):
+    """Return a notice if the configuration requests an attention that cannot run on this machine, else ``""``."""
+    for name in map(str, _find_settings(folder, "attn_implementation", "_attn_implementation")):
         can_run = name in _GPU_ATTENTIONS and machine.has_gpu() and any(distributions(name=_GPU_ATTENTIONS[name]))
         if not can_run and name not in _ATTENTIONS:
-            return f"{identity.CONFIG_FILE} asks for {name}, which cannot run here: the model runs with sdpa"
+            return f"{identity.CONFIG_FILE} requests {name}, which cannot run here: the model runs with sdpa"
     return ""
 
 
-def _settings(folder: Path, *keys: str) -> list[Any]:
+def _find_settings(folder: Path, *keys: str) -> list[Any]:
+    """Return all values of some keys in the configuration of a model and of its language model."""
     values = identity.configuration(folder)
     sections = [values, *(section for section in values.values() if isinstance(section, Mapping))]
     return [section[key] for section in sections for key in keys if section.get(key)]
@@ -149,20 +151,20 @@ def _settings(folder: Path, *keys: str) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class StoredSizes:
-    """Sizes of a model by the shapes of its tensors."""
+    """Sizes of a model from its configuration and from the shapes of its tensors."""
 
     shape: ModelShape | None
-    """what its configuration says, or None if that names no sizes, as where widths are given by layer"""
+    """sizes in the configuration, or None if it has none, for example because it lists the widths by layer"""
     neurons: tuple[int, ...]
     """FFN neurons of each layer; empty if unknown"""
     groups: tuple[int, ...]
     """key/value groups of each layer; empty if unknown"""
     disagreement: str
-    """the first size that differs from the configuration, in words; empty if none does"""
+    """description of the first difference from the configuration; empty if there is none"""
 
 
 def stored_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> StoredSizes:
-    """Return the sizes of a model by its configuration and the shapes of its tensors."""
+    """Return the sizes of a model from its configuration and from the shapes of its tensors."""
     layout = families.FAMILIES.get(families.dense_type(values.get("model_type")))
     try:
         shape = families.shape_of(values)
@@ -172,11 +174,11 @@ def stored_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> St
         by_layer = {int(match[1]): tensor.shape for key, tensor in tensors.items() if (match := _DOWN.search(key))}
         neurons = tuple(by_layer[layer][-1] for layer in sorted(by_layer) if len(by_layer[layer]) == 2)
         return StoredSizes(shape, neurons, (), _compare_layers(values, shape, neurons, ()))
-    neurons = _sizes(tensors, layout, layout.down_proj, 1)
+    neurons = _find_sizes(tensors, layout, layout.down_proj, 1)
     if shape is None or shape.heads % shape.kv_heads:
         return StoredSizes(shape, neurons, (), "")
-    groups = tuple(width // shape.group_channels for width in _sizes(tensors, layout, layout.o_proj, 1))
-    keys = _sizes(tensors, layout, f"{layout.attention}.k_proj", 0) if layout.heads else ()
+    groups = tuple(width // shape.group_channels for width in _find_sizes(tensors, layout, layout.o_proj, 1))
+    keys = _find_sizes(tensors, layout, f"{layout.attention}.k_proj", 0) if layout.heads else ()
     disagreement = (
         _compare_layers(values, shape, neurons, tuple(width // shape.head_width for width in keys) or groups)
         or _compare_layers(values, shape, neurons, groups)
@@ -191,12 +193,12 @@ def _compare_names(
 ) -> str:
     if not tensors:  # random weights have no files
         return ""
-    prefix = _layer_list(tensors, layout, layout.down_proj) or layout.stored[0]
+    prefix = _find_layer_list(tensors, layout, layout.down_proj) or layout.layer_lists[0]
     model, is_dense = prefix.removesuffix("layers"), values.get("model_type") in families.FAMILIES
     flags = {f"{layout.slice_of(part).path}.bias": flag for flag, parts in layout.biases.items() for part in parts}
-    paths = *layout.norms, *(piece.path for piece in layout.slices if not piece.optional)
+    paths = *layout.norms, *(entry.path for entry in layout.slices if not entry.optional)
     names = [f"{path}.weight" for path in paths]
-    # compensation gives a pruned model biases of its own
+    # bias compensation may have added biases to a pruned model
     names += [path for path, flag in flags.items() if is_dense and (not flag or values.get(flag))]
     expected = {f"{prefix}.{layer}.{name}" for layer in range(layers) for name in names}
     if layout.norms:
@@ -209,8 +211,8 @@ def _compare_names(
         if name.endswith((".weight", ".bias") if is_dense else ".weight")
         and (name.startswith(f"{prefix}.") or not layout.text)
     }
-    # families with optional slices have norms that their configuration turns on
-    unexpected = set() if any(piece.optional for piece in layout.slices) else unexpected
+    # in families with optional slices, the configuration enables the norms
+    unexpected = set() if any(entry.optional for entry in layout.slices) else unexpected
     for verb, denial, tensor_names in (
         ("lack", "has", expected - tensors.keys()),
         ("have", "does not have", unexpected),
@@ -223,14 +225,14 @@ def _compare_names(
     return ""
 
 
-def _layer_list(tensors: Mapping[str, Tensor], layout: families.Layout, path: str) -> str:
-    return next((name for name in layout.stored if f"{name}.0.{path}.weight" in tensors), "")
+def _find_layer_list(tensors: Mapping[str, Tensor], layout: families.Layout, path: str) -> str:
+    return next((name for name in layout.layer_lists if f"{name}.0.{path}.weight" in tensors), "")
 
 
-def _sizes(tensors: Mapping[str, Tensor], layout: families.Layout, path: str, axis: int) -> tuple[int, ...]:
+def _find_sizes(tensors: Mapping[str, Tensor], layout: families.Layout, path: str, axis: int) -> tuple[int, ...]:
     """Return the rows or columns of a map in every layer."""
     widths: list[int] = []
-    prefix = _layer_list(tensors, layout, path)
+    prefix = _find_layer_list(tensors, layout, path)
     while (tensor := tensors.get(f"{prefix}.{len(widths)}.{path}.weight")) and len(tensor.shape) == 2:
         widths.append(tensor.shape[axis])
     return tuple(widths)

@@ -1,8 +1,8 @@
-"""Load model folders as ``Decoder``: safetensors only, and code that comes with a model only where it is trusted.
+"""Load model folders as ``Decoder``, from safetensors only; custom code of a model runs only if it is trusted.
 
-Models whose speed is measured load without tokenizer: dense and pruned folders, and published shapes with random
-weights. `random:llama2-7b` is a shape, `random:llama2-7b@0.5` the same cut to one narrower width in every layer, and
-`random:llama2-7b#layers=2` the same with fewer layers.
+For measurements of speed, dense and pruned folders and published shapes with random weights load without a tokenizer.
+`random:llama2-7b` is a shape, `random:llama2-7b@0.5` is that shape with equally narrower layers, and
+`random:llama2-7b#layers=2` is that shape with two layers.
 """
 
 import logging
@@ -33,17 +33,17 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 def load(
     name: str, device: str = "auto", dtype: str = "auto", trust_remote_code: bool = False, offload: bool = False
 ) -> Decoder:
-    """Load a model, ``demo``, a folder, a hub name or ``random:SHAPE``, with its tokenizer.
+    """Load a model with its tokenizer: ``demo``, a folder, a hub name or ``random:SHAPE``.
 
-    A model that leaves its GPU too little room lies over all GPUs by ``device_map="auto"``, unless `device` names
-    one by its number.
+    If a model would nearly fill its GPU, ``device_map="auto"`` distributes it over all GPUs, unless `device` names a
+    GPU by number.
 
     Args:
-        name: the model; one of the hub is downloaded once.
+        name: the model; a hub model is downloaded if it is not on this machine.
         device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or float16.
-        trust_remote_code: whether Python code that comes with the model may run.
-        offload: whether the layers' weights stay in their files until they are needed.
+        trust_remote_code: allow Python code in the model's folder to run.
+        offload: leave the weights of the layers in their files until they are needed.
 
     Raises ModelError if the model cannot be found, read or pruned, SettingsError if the device or the number
     type is not available, or random weights do not fit there.
@@ -51,7 +51,7 @@ def load(
     target, folder = device_of(device), identity.locate(name, download=True)
     loadable.require_loadable(folder)
     tokenizer = load_tokenizer(str(folder), trust_remote_code)
-    several = not offload and devices.needs_several_gpus(folder, device, target, _dtype(dtype, target))
+    several = not offload and devices.needs_several_gpus(folder, device, target, _parse_dtype(dtype, target))
     device_map = "auto" if several else None
     model = read_weights(folder, target, dtype, trust_remote_code, offload, device_map)
     return Decoder.from_model(model, tokenizer)
@@ -65,13 +65,13 @@ def read_weights(
     offload: bool,
     device_map: DeviceMap | None = None,
 ) -> nn.Module:
-    """Load the model of a folder without its tokenizer, which need not be there; see `load`.
+    """Load the model of a folder without its tokenizer, which may be missing; see `load`.
 
     `device_map` places its parts as in ``from_pretrained``; None puts them on the device `target`.
     """
     if offload:
         identity.require_offloadable(folder)
-    number_type = _dtype(dtype, target)
+    number_type = _parse_dtype(dtype, target)
     if sources.is_shape(folder):
         config = random_config(folder)
         number_type = config.dtype if isinstance(number_type, str) else number_type
@@ -88,13 +88,13 @@ def read_weights(
 
 
 def auto_class(folder: Path) -> Any:
-    """Return the class of transformers by which the dense model in a folder loads."""
+    """Return the Auto class of transformers that loads the dense model in a folder."""
     layout = FAMILIES.get(str(identity.configuration(folder).get("model_type")))
     return getattr(transformers, "AutoModelForCausalLM" if layout is None else layout.loaders[-1])
 
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
-    """Load the tokenizer of a model. Raises ModelError if there is no such model, or no tokenizer that can be read."""
+    """Load the tokenizer of a model. Raises ModelError if there is no such model or no readable tokenizer."""
     folder = identity.locate(name, download=True)
     identity.require_tokenizer(folder)
     remedy = "if tokenizer.json is right, set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast"
@@ -103,7 +103,7 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             source, trust_remote_code=trust_remote_code, local_files_only=True
         )
-        if fault := _tokenizer_fault(tokenizer, source):
+        if fault := _find_tokenizer_fault(tokenizer, source):
             raise ModelError(
                 f"the tokenizer in {str(folder)!r} {fault}. Set tokenizer_class in tokenizer_config.json to "
                 "PreTrainedTokenizerFast, or use another version of transformers"
@@ -111,7 +111,7 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
     return tokenizer
 
 
-def _tokenizer_fault(tokenizer: Any, folder: Path) -> str:
+def _find_tokenizer_fault(tokenizer: Any, folder: Path) -> str:
     from transformers.models.auto import tokenization_auto
 
     # some versions of transformers build a byte-level tokenizer that is labelled LlamaTokenizer without its
@@ -154,9 +154,9 @@ def device_of(device: str) -> torch.device:
 def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
     """Read a model folder on the CPU, in evaluation mode.
 
-    `loader` is a class with ``from_pretrained``, which takes `arguments`. The weights decide what the configuration
-    may say otherwise: a head that differs from the embedding is not tied, and the number type ``auto`` is that of the
-    files. Raises ModelError if the files cannot be read, or weights are missing, left over or of another size.
+    `loader` is a class with ``from_pretrained``, which is called with `arguments`. The weights take precedence over the
+    configuration: a head that differs from the embedding is not tied, and the number type ``auto`` is that of the
+    files. Raises ModelError if the files cannot be read, or weights are missing, unexpected or of another size.
     """
     if identity.configuration(folder).get(TIED) is False:
         arguments[TIED] = False
@@ -164,7 +164,7 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
         arguments["dtype"] = DTYPES.get(identity.number_type(folder), "auto")
     with quiet(), _as_model_error(f"the model in {str(folder)!r} cannot be read"):
         if loadable.attention_notice(folder):
-            # the family's own choice: sdpa, or eager where it has none
+            # None selects the family's default: sdpa if it supports it, else eager
             arguments["attn_implementation"] = None
         model, report = loader.from_pretrained(
             folder,
@@ -197,8 +197,8 @@ def _disk_map(folder: Path, target: torch.device, trust: bool) -> DeviceMap:
 def _read_mapped(folder: Path, device_map: DeviceMap, arguments: dict[str, Any]) -> nn.Module:
     if isinstance(device_map, str):
         arguments["max_memory"] = devices.memory_limits()
-    # it warns of offloading, which the study asks for, and demands a folder, in which it writes nothing, as it reads
-    # safetensors where they are
+    # accelerate warns of offloading, which was requested, and requires a folder, to which it writes nothing because it
+    # reads safetensors from their own folder
     logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="gprune-offload-") as offload_folder:
         return read_model(auto_class(folder), folder, device_map=device_map, offload_folder=offload_folder, **arguments)
@@ -208,7 +208,7 @@ def _read_mapped(folder: Path, device_map: DeviceMap, arguments: dict[str, Any])
 def require_finite(model: nn.Module, folder: Path) -> None:
     """Raise ModelError if a weight is NaN or infinite."""
     for path, module in model.named_modules():
-        with devices.present(module):
+        with devices.keep_present(module):
             for name, parameter in module.named_parameters(path, recurse=False):
                 if count := int((~torch.isfinite(parameter)).sum()):
                     dtype = str(parameter.dtype).removeprefix("torch.")
@@ -247,7 +247,7 @@ def quiet() -> Iterator[None]:
             library_logging.enable_progress_bar()
 
 
-def _dtype(name: str, target: torch.device) -> torch.dtype | str:
+def _parse_dtype(name: str, target: torch.device) -> torch.dtype | str:
     if name == "auto":
         return torch.float32 if target.type == "cpu" else "auto"
     if name not in DTYPES:
@@ -266,7 +266,7 @@ def _as_model_error(context: str) -> Iterator[None]:
 
 
 def random_config(folder: Path) -> Any:
-    """Return the configuration in a folder without running its code. Raises ModelError if it is that of no model."""
+    """Return the configuration in a folder without running custom code. Raises ModelError if it is not a model's."""
     values = identity.configuration(folder)
     if loadable.attention_notice(folder):
         values = values | {"attn_implementation": None}
@@ -277,11 +277,11 @@ def random_config(folder: Path) -> Any:
 
 
 def make_random_model(config: Any, target: torch.device, dtype: torch.dtype, shape: str) -> nn.Module:
-    """Make a model with random weights in evaluation mode, the same in every process on the same kind of device.
+    """Return a model with random weights in evaluation mode, identical in every process on the same kind of device.
 
-    The state of the random generators is restored. Increase `sources.WEIGHTS` with every change here. `shape` names
-    the model in errors. Raises ModelError if its sizes do not make a model, SettingsError if the memory is too
-    small.
+    The state of the random generators is restored. Whoever changes this function must increase the version in
+    `sources.WEIGHTS`. `shape` is the model's name in error messages. Raises ModelError if the sizes are inconsistent,
+    SettingsError if the memory is too small.
     """
     try:
         with devices.preserve_random_state(target), torch.device(target):
@@ -302,9 +302,8 @@ def load_bare_model(name: str, device: str, dtype: str, align: int = 1) -> nn.Mo
     """Load a causal language model without its tokenizer.
 
     `name` is a dense or pruned folder or hub name, ``demo``, or ``random:SHAPE[@RETENTION]``, where SHAPE may be a
-    folder; FFN widths of a random model that is cut are multiples of `align`. Raises ModelError if there is no
-    such model or it cannot be read, SettingsError if the device is not there, a shape is unknown, or the memory is
-    too small.
+    folder. With a retention, FFN widths are multiples of `align`. Raises ModelError if there is no such model or it
+    cannot be read, SettingsError if the device is not available, a shape is unknown, or the memory is too small.
     """
     target = device_of(device)
     if sources.is_random(name):
@@ -319,7 +318,7 @@ def load_bare_model(name: str, device: str, dtype: str, align: int = 1) -> nn.Mo
 
 
 def require_loadable_name(name: str, align: int = 1) -> None:
-    """Check a name before its model is loaded; a hub model is fetched.
+    """Check the name of a model before it is loaded; a hub model is downloaded.
 
     Raises ModelError if there is no such model, SettingsError for an impossible retention or alignment.
     """
@@ -333,21 +332,21 @@ def _random_config(text: str, align: int) -> Any:
     name, sign, fraction = text.partition("@")
     folder = identity.locate(sources.RANDOM + name if name.partition("#")[0] in sources.SHAPES else name)
     config = random_config(folder)
-    return _narrow(config, _retention(fraction), align) if sign else config
+    return _narrow_config(config, _parse_retention(fraction), align) if sign else config
 
 
-def _retention(text: str) -> float:
+def _parse_retention(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if not 0 < value < 1:
-        raise SettingsError(f"after @ comes a retention between 0 and 1, as in @0.5 (got {quote(text)})")
+        raise SettingsError(f"the retention after @ must be between 0 and 1, as in @0.5 (got {quote(text)})")
     return value
 
 
-def _narrow(config: Any, target: float, align: int) -> Any:
-    """Return the configuration of a model with layers of one width near the target retention."""
+def _narrow_config(config: Any, target: float, align: int) -> Any:
+    """Return the configuration with equally narrower layers, near the target retention."""
     if align < 1:
         raise SettingsError(f"align must be 1 or more (got {align})")
     layout = layout_of(config.model_type, "a random model")

@@ -1,7 +1,7 @@
 """Merge changes of low rank into the weights of a pruned model.
 
-W + scale B A for each linear map (LoRA, Hu et al. 2021): the sum is formed in float64 and rounded once, so
-that it is the same whichever device forms it, and a product of zero leaves every bit of W.
+Each linear map W becomes W + scale B A (LoRA, Hu et al. 2021). The sum is computed in float64 and rounded once, so that
+it is the same on every device. If B A is zero, W keeps every bit.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,9 +17,9 @@ from gprune.system.errors import ModelError
 
 
 def linear_maps(model: Any, layout: Layout, targets: Iterable[str]) -> dict[str, nn.Linear]:
-    """Return the linear maps of all layers by names such as 3.o_proj; `targets` are those of a layer.
+    """Return the linear maps of all layers by names such as 3.o_proj; `targets` are the names within a layer.
 
-    A map that holds several targets is listed once, by the name of the first.
+    A fused map with several targets is listed once, under the name of its first target.
     """
     layers, paths = list(model.get_submodule(layout.layers).children()), dict[str, str]()
     for name in targets:
@@ -32,9 +32,9 @@ def linear_maps(model: Any, layout: Layout, targets: Iterable[str]) -> dict[str,
 
 
 def pairs(numbers: Tensor, sizes: Iterable[tuple[int, int]], rank: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield A, (rank, inputs), and B, (outputs, rank), of every map, as views of one row of numbers.
+    """Yield the factors A, (rank, inputs), and B, (outputs, rank), of every map, as views of the flat `numbers`.
 
-    `sizes` are outputs and inputs of each map.
+    `sizes` has the number of outputs and of inputs of each map.
     """
     sizes = list(sizes)
     factors = iter(numbers.split([rank * width for outputs, inputs in sizes for width in (inputs, outputs)]))
@@ -49,7 +49,7 @@ def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
     Raises ModelError if a sum overflows.
     """
     for name, module, (right, left) in _match_maps(model, layout, recovered):
-        module.weight = nn.Parameter(_merge(module.weight, left, right, recovered.scale), requires_grad=False)
+        module.weight = nn.Parameter(_add_product(module.weight, left, right, recovered.scale), requires_grad=False)
         if not module.weight.isfinite().all():
             raise ModelError(
                 f"{name} overflows {str(module.weight.dtype).removeprefix('torch.')} when the recovery "
@@ -59,7 +59,7 @@ def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
 
 @contextmanager
 def merge_adapters(model: Any, layout: Layout, recovered: RecoveredWeights | None) -> Iterator[None]:
-    """Merge while the context is open, and restore the weights afterwards; None merges nothing."""
+    """Merge the learned changes while the context is open, then restore the weights; None merges nothing."""
     if recovered is None:
         yield
         return
@@ -75,7 +75,7 @@ def merge_adapters(model: Any, layout: Layout, recovered: RecoveredWeights | Non
 def _match_maps(
     model: Any, layout: Layout, recovered: RecoveredWeights
 ) -> list[tuple[str, nn.Linear, tuple[Tensor, Tensor]]]:
-    """Return the trained linear maps, each with its name and A and B."""
+    """Return name, linear map and factors (A, B) of every trained map."""
     maps = linear_maps(model, layout, dict.fromkeys(name.partition(".")[2] for name in recovered.maps))
     modules = [maps[name] for name in recovered.maps]
     sizes = [(module.out_features, module.in_features) for module in modules]
@@ -83,7 +83,7 @@ def _match_maps(
     return list(zip(recovered.maps, modules, factors, strict=True))
 
 
-def _merge(weight: Tensor, left: Tensor, right: Tensor, scale: float) -> Tensor:
+def _add_product(weight: Tensor, left: Tensor, right: Tensor, scale: float) -> Tensor:
     change = left.to(weight.device, torch.float64) @ right.to(weight.device, torch.float64)
     untouched = change == 0
     # unchanged weights keep their bits, including the sign of a zero

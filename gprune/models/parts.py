@@ -126,7 +126,7 @@ def common_shape(model: nn.Module, layout: Layout) -> ModelShape:
 
 
 def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> ModelShape:
-    maps = {piece: linear(layer, piece.path, index) for piece in layout.slices if not piece.optional}
+    maps = {entry: linear(layer, entry.path, index) for entry in layout.slices if not entry.optional}
     down, out = (linear(layer, path, index) for path in (layout.down_proj, layout.o_proj))
     head_width = int(layer.get_submodule(layout.attention).head_dim)  # type: ignore[arg-type]
     keys = layout.slice_of("k_proj")
@@ -144,10 +144,10 @@ def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> M
     )
     if not key_rows // head_width or shape.heads % shape.kv_heads:
         raise ModelError(f"layer {index} has {shape.heads} query heads for {key_rows // head_width} key/value heads")
-    for piece, module in maps.items():
-        units = sum(axis_sizes(shape)[UNITS[part]] for part in piece.parts)
-        expected = (units, shape.hidden) if piece.axis == 0 else (shape.hidden, units)
-        actual, name = tuple(module.weight.shape), piece.path.rpartition(".")[2]
+    for entry, module in maps.items():
+        units = sum(axis_sizes(shape)[UNITS[part]] for part in entry.parts)
+        expected = (units, shape.hidden) if entry.axis == 0 else (shape.hidden, units)
+        actual, name = tuple(module.weight.shape), entry.path.rpartition(".")[2]
         if actual != expected:
             raise ModelError(f"layer {index}: {name} is {actual}, expected {expected}: the model's parts do not fit")
     return shape

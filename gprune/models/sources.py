@@ -1,12 +1,12 @@
-"""Models without a folder that somebody names: those of the Hugging Face hub, and shapes with random weights.
+"""Find models that are not given as a folder: models of the Hugging Face hub, and shapes with random weights.
 
-Of the hub, safetensors, configuration and tokenizer are fetched, and no pickled weights. A complete model in the hub's
-cache is used without any request. Before a download starts, a gated model, an unknown name and a disk that is too small
-are reported in one sentence.
+Safetensors, configuration and tokenizer are downloaded from the hub, never pickled weights. A complete model in the
+hub's cache is used without any request. If a model is gated or unknown, or the disk is too small, one sentence reports
+it before a download starts.
 
 `random:llama2-7b` has the shape of LLaMA-2 7B and the tokenizer of the bundled demo, whose vocabulary is smaller, so
-that every token has a row in the embeddings: for measurements of time and memory. `random:llama2-7b#layers=2` has two
-of its layers. Needs no torch.
+that every token has a row in the embedding. It is for measurements of time and memory. `random:llama2-7b#layers=2`
+has two of its layers. Needs no torch.
 """
 
 import re
@@ -20,20 +20,20 @@ from gprune.system.errors import GpruneError, ModelError
 from gprune.system.files import LARGER_DISK, require_room
 
 RANDOM = "random:"
-"""what the name of a model with random weights starts with"""
+"""prefix of the name of a model with random weights"""
 WEIGHTS = "random weights 1"
-"""how they are made, with a version: whoever changes that (`loading.make_random_model`) counts it up"""
+"""version of the recipe of random weights: increase it with every change of `loading.make_random_model`"""
 MOST_LAYERS = 512
-"""of a model with random weights; the deepest published ones have some hundred"""
+"""maximum number of layers of a model with random weights; the deepest published models have about a hundred"""
 SHAPES_FOLDER = Path(__file__).parent / "shapes"
 _NAMES = ("llama2-7b", "llama2-13b", "llama3-8b", "mistral-7b", "qwen2.5-7b", "qwen3-8b")
 SHAPES: dict[str, dict[str, Any]] = {
     name: safe_parsing.json_object((SHAPES_FOLDER / name / "config.json").read_bytes(), f"the shape {name}")
     for name in _NAMES
 }
-"""Configurations of published models that can be had with random weights."""
+"""configurations of the published models that are available with random weights, by name"""
 DOWNLOADED = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "merges.txt", "README.md", "LICENSE*"]
-"""patterns of the files that are fetched"""
+"""patterns of the files that are downloaded"""
 LOCAL = "a local model folder needs no network"
 
 
@@ -43,9 +43,9 @@ def is_random(name: str) -> bool:
 
 
 def shape_folder(name: str) -> Path:
-    """Return the folder of ``random:SHAPE``, or of ``random:SHAPE#layers=N``, see `base_folder`.
+    """Return the folder of ``random:SHAPE`` or ``random:SHAPE#layers=N``; the latter need not exist, see `base_folder`.
 
-    Raises ModelError if there is no such shape or depth, or a retention follows it, which only `speed` takes.
+    Raises ModelError if there is no such shape or depth, or the name has a retention, which only `speed` accepts.
     """
     model, sign, _ = name.removeprefix(RANDOM).partition("@")
     shape, mark, depth = model.partition("#")
@@ -61,10 +61,10 @@ def shape_folder(name: str) -> Path:
         )
     if not mark:
         return SHAPES_FOLDER / shape
-    layers = _depth(depth)
+    layers = _parse_depth(depth)
     if layers is None:
         raise ModelError(
-            f"{safe_parsing.quote(name)} names no depth: after # comes layers=N, with N from 1 to "
+            f"{safe_parsing.quote(name)} has no valid depth: after # give layers=N, with N from 1 to "
             f"{MOST_LAYERS}, as in {RANDOM}{shape}#layers=2"
         )
     # with its original depth it is the same model
@@ -72,18 +72,18 @@ def shape_folder(name: str) -> Path:
     return SHAPES_FOLDER / (shape if is_published else f"{shape}#{depth}")
 
 
-def _depth(text: str) -> int | None:
+def _parse_depth(text: str) -> int | None:
     match = re.fullmatch(r"layers=([1-9][0-9]{0,3})", text)
     return int(match[1]) if match and int(match[1]) <= MOST_LAYERS else None
 
 
 def shape_layers(folder: Path) -> int | None:
-    """Return the depth in a folder's name; None for that of the published model."""
-    return _depth(folder.name.partition("#")[2])
+    """Return the number of layers in a folder's name; None if it is that of the published model."""
+    return _parse_depth(folder.name.partition("#")[2])
 
 
 def base_folder(folder: Path) -> Path:
-    """Return the existing folder of a shape, whatever its depth."""
+    """Return the existing folder of a shape with any number of layers."""
     return folder.with_name(folder.name.partition("#")[0])
 
 
@@ -102,17 +102,17 @@ def is_shape(folder: Path) -> bool:
 
 
 def snapshot(name: str, download: bool, find_gap: Callable[[Path], str]) -> Path:
-    """Return the folder of a model, owner/name, in the hub's cache; fetch what is missing if `download`.
+    """Return the folder of a model, owner/name, in the hub's cache; if `download` is set, fetch missing files.
 
-    `find_gap` returns what a folder lacks of a whole model, or "". The hub's client draws its bars. Raises ModelError
-    if the model is missing or incomplete and may not or cannot be fetched.
+    `find_gap` describes what a folder lacks, or returns "" if it is complete. The hub's client shows progress bars.
+    Raises ModelError if the model is missing or incomplete and `download` is not set or fails.
     """
     folder = _cached_folder(name)
     gap = find_gap(folder) if folder is not None else ""
     if folder is not None and not gap:
         return folder
     if not download:
-        raise ModelError(_missing(name, gap, "has not been downloaded yet"))
+        raise ModelError(_missing_message(name, gap, "has not been downloaded yet"))
     with _as_model_error(name, gap):
         from huggingface_hub import snapshot_download
 
@@ -121,10 +121,10 @@ def snapshot(name: str, download: bool, find_gap: Callable[[Path], str]) -> Path
 
 
 def require_download(name: str) -> None:
-    """Check that the missing files of a model can be fetched and have room on the disk; fetch nothing.
+    """Check that the missing files of a model can be downloaded and fit on the disk; nothing is downloaded.
 
-    Raises ModelError if the disk is too small or the model is an adapter or has pickled weights only, and the
-    hub client's own errors where the hub refuses or does not answer.
+    Raises ModelError if the disk is too small, or the model is an adapter or has only pickled weights. Errors of the
+    hub's client are raised unchanged if the hub refuses the request or does not answer.
     """
     from huggingface_hub import constants, snapshot_download
 
@@ -156,7 +156,7 @@ def _cached_folder(name: str) -> Path | None:
         return None
 
 
-def _missing(name: str, gap: str, reason: str) -> str:
+def _missing_message(name: str, gap: str, reason: str) -> str:
     if not gap:
         return f"{name!r} is not a folder on this machine, and {reason}: {LOCAL}"
     fault = gap.rpartition("' ")[2]
@@ -175,13 +175,13 @@ def _as_model_error(name: str, gap: str) -> Iterator[None]:
     except GpruneError:
         raise
     except Exception as error:  # the client's transport errors have other classes in each of its versions
-        # a dry run reports the reason as its cause
+        # the error of a dry run has the original error as its cause
         cause = error.__cause__ if isinstance(error, errors.DryRunError) else error
         status = getattr(getattr(cause, "response", None), "status_code", None)
         reason = f"it answers {status}" if status else "no network"
         if constants.HF_HUB_OFFLINE:
             reason = "no network: HF_HUB_OFFLINE is set"
-        message = _missing(name, gap, f"the hub cannot be reached ({reason})")
+        message = _missing_message(name, gap, f"the hub cannot be reached ({reason})")
         if isinstance(cause, errors.GatedRepoError):
             message = (
                 f"the model {name!r} is gated: ask for access at {constants.ENDPOINT}/{name}, and when it is "
@@ -189,7 +189,7 @@ def _as_model_error(name: str, gap: str) -> Iterator[None]:
             )
         elif isinstance(cause, errors.RepositoryNotFoundError):
             message = (
-                f"the hub shows no model {name!r}: check the spelling, or log in with `hf auth login` if the "
+                f"the hub has no model {name!r}: check the spelling, or log in with `hf auth login` if the "
                 "model is private"
             )
         raise ModelError(message) from error

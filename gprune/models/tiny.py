@@ -1,4 +1,4 @@
-"""Small decoders with random weights, for tests, benchmarks and the contract of plug-ins."""
+"""Create small decoders with random weights, for tests, benchmarks and the checks of plug-ins."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from gprune.models.decoder import Decoder
 from gprune.models.families import layout_of
 
 _POSITIONS = 512
-# Spread of the random norm weights about 1 and of the random biases about 0.
+# standard deviation of the random norm weights about 1 and of the random biases about 0
 _SPREAD = 0.1
 
 
 def tiny_decoder(family: str = "llama", *, seed: int = 0, dtype: torch.dtype = torch.float32, **sizes: Any) -> Decoder:
     """Return a small decoder on the CPU, without tokenizer, with the same weights for the same arguments.
 
-    `family` is a model type in ``gprune.models.families.FAMILIES`` that holds nothing but a language model, `sizes`
-    are those of `sizes_of`. Raises ModelError if the family is not supported.
+    `family` is a model type in ``gprune.models.families.FAMILIES`` without parts for images; `sizes` are the arguments
+    of `sizes_of`. Raises ModelError if the family is not supported.
     """
     return random_decoder(family, sizes_of(**sizes), seed, dtype)
 
@@ -55,9 +55,9 @@ def sizes_of(
 
 
 def random_decoder(family: str, values: dict[str, Any], seed: int, dtype: torch.dtype) -> Decoder:
-    """Return a decoder with random weights by the values of its configuration; the global generators do not change.
+    """Return a decoder with random weights from configuration values; the global random state does not change.
 
-    Norm weights and biases are random too, so that code which forgets one of them fails.
+    Norm weights and biases are random too, so that tests detect code that ignores one of them.
     """
     import transformers
 

@@ -10,9 +10,9 @@ from gprune.records import Array
 from gprune.system.errors import GpruneError, ModelError
 
 _BROKEN = "\ufffd"
-"""what the bytes of half a character are decoded to"""
+"""replacement character, to which the bytes of an incomplete character are decoded"""
 _WIDEST = 3
-"""neighbouring tokens that may hold the rest of a token's character"""
+"""maximum number of neighbouring tokens on each side that complete a character"""
 
 
 def tokenizer(model: str) -> Tokenizer:
@@ -33,7 +33,7 @@ def tokenizer(model: str) -> Tokenizer:
 
 
 def vocabulary_size(model: str) -> int | None:
-    """Return the entries of a model's vocabulary, or None if its folder cannot be read any more."""
+    """Return the size of a model's vocabulary, or None if its folder can no longer be read."""
     try:
         size = language_values(identity.configuration(identity.locate(model))).get("vocab_size")
     except GpruneError:
@@ -42,7 +42,7 @@ def vocabulary_size(model: str) -> int | None:
 
 
 def embedding_notice(model: str) -> str:
-    """Return a sentence if a model's tokenizer has tokens without an embedding, else ``""``."""
+    """Return a notice if a model's tokenizer has tokens without an embedding, else ``""``."""
     try:
         tokens, embeddings = tokenizer(model).get_vocab_size(), vocabulary_size(model)
     except ModelError:
@@ -50,13 +50,13 @@ def embedding_notice(model: str) -> str:
     if embeddings is None or tokens <= embeddings:
         return ""
     return (
-        f"the tokenizer has {tokens} tokens and the model {embeddings} embeddings: a text with one of the others "
-        "is refused, and a task with one is left out"
+        f"the tokenizer has {tokens} tokens and the model {embeddings} embeddings: texts with a token that "
+        "lacks one are refused, and such tasks are left out"
     )
 
 
 def count_characters(model: str, ids: Array) -> int | None:
-    """Return the characters of (samples, length) token ids, or None if the tokenizer cannot be read."""
+    """Return the number of characters of (samples, length) token ids, or None if the tokenizer cannot be read."""
     try:
         reader = tokenizer(model)
     except ModelError:
@@ -65,22 +65,22 @@ def count_characters(model: str, ids: Array) -> int | None:
 
 
 def around(reader: Tokenizer, ids: Sequence[int], at: int) -> tuple[str, str, str]:
-    """Return the text before the token at an index, its own text, and the text after it.
+    """Return the text before the token at index `at`, the text of the token, and the text after it.
 
-    The three are decoded together: a token alone loses spaces, and may be a part of a character.
+    The ids are decoded together, because a token decoded alone loses spaces and may be part of a character.
     """
     start, end = at, at + 1
-    while start > max(at - _WIDEST, 0) and _text(reader, ids[:start]).endswith(_BROKEN):
+    while start > max(at - _WIDEST, 0) and _decode(reader, ids[:start]).endswith(_BROKEN):
         start -= 1
-    while end < min(at + 1 + _WIDEST, len(ids)) and _text(reader, ids[:end]).endswith(_BROKEN):
+    while end < min(at + 1 + _WIDEST, len(ids)) and _decode(reader, ids[:end]).endswith(_BROKEN):
         end += 1
-    text_before, through, full = (_text(reader, part) for part in (ids[:start], ids[:end], ids))
+    text_before, through, full = (_decode(reader, part) for part in (ids[:start], ids[:end], ids))
     if through.startswith(text_before) and full.startswith(through):
         token, text_after = through[len(text_before) :], full[len(through) :]
     else:
-        token, text_after = _text(reader, ids[start:end]), _text(reader, ids[end:])
+        token, text_after = _decode(reader, ids[start:end]), _decode(reader, ids[end:])
     return text_before, token or str(reader.id_to_token(ids[at]) or ""), text_after
 
 
-def _text(reader: Tokenizer, ids: Sequence[int]) -> str:
+def _decode(reader: Tokenizer, ids: Sequence[int]) -> str:
     return reader.decode(list(ids), skip_special_tokens=False)

@@ -1,6 +1,6 @@
-"""Read names, shapes and types of the tensors in safetensors files, without torch and without the numbers.
+"""Read names, shapes and types of the tensors in safetensors files, without torch and without reading values.
 
-A safetensors file starts with eight bytes that hold the length of a header in JSON.
+A safetensors file starts with eight bytes that hold the length of the JSON header that follows.
 """
 
 import functools
@@ -23,32 +23,32 @@ _BLOCK = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor as its file names it."""
+    """Description of a tensor in the header of its file."""
 
     shape: tuple[int, ...]
     bytes: int
-    """of its numbers"""
+    """size of its values"""
     dtype: str
-    """number type as safetensors codes it, such as BF16"""
+    """number type in the notation of safetensors, such as BF16"""
     file: Path
     start: int
-    """byte of the file at which its numbers begin"""
+    """position of its first byte in the file"""
 
     @property
     def numbers(self) -> int:
-        """Count of its numbers."""
+        """Return the number of its elements."""
         return math.prod(self.shape)
 
 
 def without_tied_head(tensors: dict[str, Tensor], tied: bool) -> list[Tensor]:
-    """Return the tensors that count as parameters: all but the head of a model in which it is `tied`."""
-    head, embedding = (_by_name(tensors, name) for name in (_HEAD, _EMBEDDING))
+    """Return the tensors that count as parameters: all, without the LM head if it is `tied` to the embedding."""
+    head, embedding = (_find_tensor(tensors, name) for name in (_HEAD, _EMBEDDING))
     return [tensor for tensor in tensors.values() if not (tensor is head and embedding is not None and tied)]
 
 
 def is_head_separate(tensors: Mapping[str, Tensor]) -> bool:
-    """Return True if head and token embedding are both stored and differ. Reads them only if they look alike."""
-    head, embedding = (_by_name(tensors, name) for name in (_HEAD, _EMBEDDING))
+    """Return True if LM head and token embedding are both stored and differ. Reads values only if shapes agree."""
+    head, embedding = (_find_tensor(tensors, name) for name in (_HEAD, _EMBEDDING))
     if head is None or embedding is None:
         return False
     times = tuple(tensor.file.stat().st_mtime_ns for tensor in (head, embedding))
@@ -56,21 +56,21 @@ def is_head_separate(tensors: Mapping[str, Tensor]) -> bool:
 
 
 def most_common_type(tensors: Mapping[str, Tensor]) -> str:
-    """Return the number type of most weights, as torch calls it; empty for other types and for no tensors."""
+    """Return torch's name of the most common number type; empty if it is not in `_TYPES` or there are no tensors."""
     numbers: Counter[str] = Counter()
     for tensor in tensors.values():
         numbers[tensor.dtype] += tensor.numbers
     return _TYPES.get(numbers.most_common(1)[0][0], "") if numbers else ""
 
 
-def _by_name(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:
-    """Return the tensor with a name, or with that name behind the path of a module."""
+def _find_tensor(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:
+    """Return the tensor whose dotted name is or ends with `name`, or None."""
     return next((tensor for key, tensor in tensors.items() if f".{key}".endswith(f".{name}")), None)
 
 
 @functools.lru_cache(maxsize=64)
 def _are_equal(first: Tensor, second: Tensor, times: tuple[int, ...]) -> bool:
-    """Compare two tensors byte by byte; `times` of their files make the answer of a changed file a new one."""
+    """Return True if two tensors are equal byte by byte; the file `times` invalidate cached results."""
     if (first.shape, first.dtype) != (second.shape, second.dtype):
         return False
     with first.file.open("rb") as first_file, second.file.open("rb") as second_file:
@@ -83,7 +83,7 @@ def _are_equal(first: Tensor, second: Tensor, times: tuple[int, ...]) -> bool:
 def tensors(files: Iterable[Path]) -> dict[str, Tensor]:
     """Return the tensors of safetensors files by name; other files are ignored.
 
-    Raises ModelError if a file cannot be read or does not start with such a header.
+    Raises ModelError if a file cannot be read or does not start with a valid header.
     """
     result: dict[str, Tensor] = {}
     for file in files:
@@ -101,7 +101,7 @@ def tensors(files: Iterable[Path]) -> dict[str, Tensor]:
 
 @functools.lru_cache(maxsize=256)
 def _read_header(file: Path, size: int, time: int) -> dict[str, Tensor]:
-    """Read the header of a file; its size and `time` of change are the key of the cached result."""
+    """Return the tensors in the header of a file; `size` and modification `time` are part of the cache key."""
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(_LENGTH), "little")
         if not 0 < length <= size - _LENGTH:

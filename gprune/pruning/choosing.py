@@ -1,10 +1,10 @@
-"""Choose a combination of masks and repair by one number computed on held-out text.
+"""Choose a combination of masks and repair by one selection score computed on held-out text.
 
 Each candidate is measured on text that was not used for pruning: perplexity on held-out sequences of A and B, and
-the mean divergence KL(dense | pruned) on text sampled from the dense model. The number is the weighted geometric
-mean of the ratios of these measures to those of a reference candidate. The reference is the unrepaired model (of
-the first method in the recommended recipe) and does not affect the order of the candidates. If the user names a check
-text, its perplexity replaces all three measures.
+the mean divergence KL(dense | pruned) on text sampled from the dense model. The score is the weighted geometric
+mean of the ratios of these measures to those of a reference candidate; lower is better. The reference is the unrepaired
+model (of the first method in the recommended recipe) and does not affect the order of the candidates. If the user names
+a check text, its perplexity replaces all three measures.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from gprune.records import Array, CandidateFigures, Choice
 from gprune.system.errors import MethodError
 
 DIVERGENCE = "divergence"
-"""name of the measure that is not a perplexity"""
+"""name of the measure KL(dense | pruned); all other measures are perplexities"""
 WEIGHTS = {"A": 4 / 9, "B": 4 / 9, DIVERGENCE: 1 / 9}
 """weight of each measure, scaled to a sum of 1, as selected on the development models (docs/method.md): a larger weight
 of the divergence favours repairs that are fitted to the model's own text"""
@@ -24,10 +24,10 @@ _LEAST = 1e-9
 
 
 def choose(pairs: Sequence[tuple[str, str]], results: Mapping[int, CandidateFigures], reference: int = 0) -> Choice:
-    """Choose the candidate with the lowest number; the first one at a tie.
+    """Choose the candidate with the lowest selection score; at a tie, the first of them.
 
     `pairs` are the names of the masks and the repair of every candidate, `results` the measures of the successful
-    candidates by index. `reference` is the index of the candidate whose number is 1; if it failed, the first
+    candidates by index. `reference` is the index of the candidate whose score is 1; if it failed, the first
     successful candidate replaces it. Raises MethodError if all candidates failed.
     """
     if not results:

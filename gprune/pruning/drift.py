@@ -18,8 +18,8 @@ def rank_drift(
 ) -> RankDrift:
     """Return the rank drift of every FFN neuron between two texts, in [0, 1] within its layer, with its control.
 
-    The halves are scores on two token-disjoint halves of a text. The drift is 0 in a layer of one neuron. A
-    correlation is NaN if one of its texts gives all neurons of a layer the same score.
+    `halves_primary` and `halves_auxiliary` are scores on two token-disjoint halves of each text. The drift is 0 in a
+    layer of one neuron. A correlation is NaN if one of its texts gives all neurons of a layer the same score.
     """
     signed = signed_drift(primary.ffn, auxiliary.ffn)
     magnitude = np.abs(signed)
@@ -47,9 +47,9 @@ def signed_drift(first: Array, second: Array) -> Array:
 
 
 def match_scale(signed: Array, magnitude: Array) -> Array:
-    """Return (layers, neurons) signed drift scaled to the spread of the magnitude in its layer, d± (Eq. 15).
+    """Return d± (Eq. 15), the (layers, neurons) signed drift scaled to the standard deviation of its layer's magnitude.
 
-    Zeros in a layer where the signed drift does not vary.
+    It is 0 in a layer where the signed drift does not vary.
     """
     spread = signed.std(axis=-1, keepdims=True)
     scale = magnitude.std(axis=-1, keepdims=True) / np.where(spread > 0, spread, 1.0)

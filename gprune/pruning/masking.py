@@ -17,7 +17,7 @@ Hook = Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], tuple[torch.Tensor,
 def mask_units(decoder: Decoder, masks: Mapping[int, tuple[Array, Array]]) -> Iterator[None]:
     """Zero the inputs of down_proj and o_proj that belong to removed units while the context is open.
 
-    `masks` has, by layer, (neurons,) and (key/value groups,) bool; a layer may lose all of them.
+    `masks` has, by layer, (neurons,) and (key/value groups,) bool, True = kept; all units of a layer may be removed.
     """
     with ExitStack() as hooks:
         for layer, (neurons, groups) in masks.items():
@@ -31,7 +31,7 @@ def mask_units(decoder: Decoder, masks: Mapping[int, tuple[Array, Array]]) -> It
 
 @contextmanager
 def replace_forward(module: torch.nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """Give a module another forward function while the context is open."""
+    """Replace the forward function of a module while the context is open."""
     attributes = dict(module.__dict__)
     module.forward = forward
     try:

@@ -97,7 +97,7 @@ def require_enough_neurons(neurons: int) -> None:
 
 
 def umap_layout(points: Array, seed: int) -> tuple[Array, Array]:
-    """Embed (neurons, components) points in a plane by UMAP; run in a separate process, because UMAP loads slowly.
+    """Embed (neurons, components) points in a plane by UMAP; call it in a separate process, because UMAP loads slowly.
 
     Returns (neurons, 2) float32 coordinates, which depend only on the points and the seed, and the result of
     `shared_neighbours`. Raises SettingsError if there are too few neurons.
@@ -127,13 +127,13 @@ def shared_neighbours(points: Array, plane: Array, count: int) -> Array:
     return np.asarray(shared, dtype=np.float32)
 
 
-def select_neurons(neurons: int, limit: int, always: int | None = None) -> Array:
-    """Return the indices of at most `limit` evenly spaced neurons of a layer, always including neuron `always`."""
+def select_neurons(neurons: int, limit: int, required: int | None = None) -> Array:
+    """Return the indices of at most `limit` evenly spaced neurons of a layer, always including neuron `required`."""
     if neurons <= limit:
         return np.arange(neurons)
     selected = np.linspace(0, neurons - 1, limit).round().astype(np.int64)
-    if always is not None and always not in selected:
-        selected[np.abs(selected - always).argmin()] = always
+    if required is not None and required not in selected:
+        selected[np.abs(selected - required).argmin()] = required
     return selected
 
 

@@ -1,6 +1,6 @@
 """Origin of a pruned model in memory: the dense model and the kept units.
 
-It is an attribute of the model that survives copies and training. ``gprune.save`` writes model card and
+The origin is an attribute of the model that copies and training preserve. ``gprune.save`` writes model card and
 ``pruning.json`` from it; ``save_pretrained`` does not need it.
 """
 
@@ -27,7 +27,7 @@ class Origin:
     """Origin of a model in memory."""
 
     record: PruningRecord
-    """kept units, repairs and dense model, with the answer of the model when it was made"""
+    """kept units, repairs and dense model, with the logits of the model when it was made"""
     figures: tuple[Figure, ...] = ()
     """perplexities of the model"""
 
@@ -35,7 +35,7 @@ class Origin:
 def remember_origin(
     model: Any, pruned: PrunedModel, figures: tuple[Figure, ...] = (), ids: Sequence[int] = (), **facts: Any
 ) -> Any:
-    """Attach its origin to a model that was just made, and return the model.
+    """Attach its origin to a newly pruned model, and return the model.
 
     `ids` are tokens of a short input, and `facts` fields of `PruningRecord`, such as source and fingerprint.
     """
@@ -47,7 +47,7 @@ def remember_origin(
 
 
 def source_of(model: Any) -> dict[str, Any]:
-    """Return source and fingerprint of a dense model in memory, empty if it does not name its folder."""
+    """Return source and fingerprint of a dense model in memory, or an empty dict if its folder is not known."""
     source = str(getattr(model, "name_or_path", "") or "")
     try:
         return {"source": source, "fingerprint": identity.fingerprint(source) if source else ""}
@@ -56,10 +56,10 @@ def source_of(model: Any) -> dict[str, Any]:
 
 
 def origin_of(model: Any) -> Origin:
-    """Return the origin of a pruned model; it is marked as trained if the model answers otherwise than at first.
+    """Return the origin of a pruned model; it is marked as trained if the logits differ from the stored ones.
 
-    A model that answers otherwise has no figures. Raises SettingsError if neither the model nor the folder that
-    it was loaded from knows its origin.
+    In that case the origin has no figures. Raises SettingsError if neither the model nor the folder from which it was
+    loaded has an origin.
     """
     origin, folder = getattr(model, _ORIGIN, None), Path(str(getattr(model, "name_or_path", "") or ""))
     if origin is None and (folder / model_card.PRUNING_FILE).is_file():

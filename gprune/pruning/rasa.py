@@ -94,7 +94,7 @@ def adapt(
     score_threshold = float(np.quantile(statistics.score, settings.score_quantile))
     sensitive = statistics.drift >= drift_threshold
     unreliable = sensitive & (statistics.score <= score_threshold)
-    adapted = _select(settings.selection, sensitive, unreliable, np.random.default_rng([seed, 0]))
+    adapted = _select_modules(settings.selection, sensitive, unreliable, np.random.default_rng([seed, 0]))
     source = (adapted & prefers_auxiliary(statistics, settings, seed)).astype(np.int8)
     from_auxiliary = source.astype(bool)[partition.global_labels]
     scores = np.where(from_auxiliary, auxiliary.ffn, primary.ffn)
@@ -102,13 +102,13 @@ def adapt(
 
 
 def prefers_auxiliary(statistics: ModuleStatistics, settings: ReliabilitySettings, seed: int) -> Array:
-    """Return (modules,) bool, True for modules that would be scored from B if adapted; ignores thresholds."""
+    """Return (modules,) bool, True for modules that are scored from B if they are adapted; thresholds are ignored."""
     if settings.source == "random":
         return np.random.default_rng([seed, 1]).random(len(statistics.size)) < 0.5
     return statistics.u_auxiliary < statistics.u_primary
 
 
-def _select(selection: str, sensitive: Array, unreliable: Array, generator: np.random.Generator) -> Array:
+def _select_modules(selection: str, sensitive: Array, unreliable: Array, generator: np.random.Generator) -> Array:
     if selection == "none":
         return np.zeros_like(unreliable)
     if selection == "drift":

@@ -83,7 +83,7 @@ class Silenced:
         """
         model = PrunedModel.of(model)
         if model.recovered is not None:
-            raise ModelError("a recovered model is not the dense one with silent units: cut it instead")
+            raise ModelError("a recovered model has other weights than the dense model: cut it instead")
         self._maps = _repair_maps(decoder, model, repair_inputs)
 
     @contextmanager
@@ -99,7 +99,7 @@ def _repair_maps(
     decoder: Decoder, model: PrunedModel, repair_inputs: Mapping[str, Any] | None, on_progress: Progress = silent
 ) -> list[repair.OutputMap]:
     """Return the repaired output maps of a model. Raise ModelError if the masks do not fit."""
-    _require_fit(decoder.shape, model.masks)
+    _require_shapes(decoder.shape, model.masks)
     for units, mask in (("neurons", model.masks.ffn), ("key/value groups", model.masks.heads)):
         empty = np.flatnonzero(~mask.any(axis=1))
         if empty.size:
@@ -122,11 +122,11 @@ def _set_weights(linear: nn.Linear, weight: torch.Tensor, bias: torch.Tensor | N
     linear.register_parameter("bias", None if bias is None else nn.Parameter(bias, requires_grad=False))
 
 
-def _require_fit(shape: ModelShape, masks: PruningMasks) -> None:
+def _require_shapes(shape: ModelShape, masks: PruningMasks) -> None:
     actual = masks.ffn.shape, masks.heads.shape
     expected = (shape.layers, shape.neurons), (shape.layers, shape.kv_heads)
     if actual != expected:
         raise ModelError(
             f"the {masks.method} masks have the shapes {actual[0]} for neurons and {actual[1]} for groups, "
-            f"the model has {expected[0]} and {expected[1]}: choose the model they were made for"
+            f"the model has {expected[0]} and {expected[1]}: choose the model for which the masks were made"
         )

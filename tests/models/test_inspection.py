@@ -38,7 +38,7 @@ def test_a_dense_and_a_pruned_folder_tell_what_their_models_have(family, tmp_pat
     assert result.neurons == (13, 13, 13) and set(result.groups) == {decoder.shape.kv_heads}
     assert result.parameters == sum(parameter.numel() for parameter in decoder.model.parameters())
     assert result.family == FAMILIES[family].label and result.prunable == FAMILIES[family].pruned
-    assert result.form.startswith("ordinary") and result.loads == "without code of its own"
+    assert result.form.startswith("stock model") and result.loads == "without custom code"
     groups = [3, 1, 2] if FAMILIES[family].heads else [1, 1, 1]
     live = save(decoder, tmp_path / "out", masks=masks_of(decoder, groups, [2, 13, 6]))
     result = inspection.inspect(str(tmp_path / "out"))
@@ -56,26 +56,26 @@ def test_a_folder_that_somebody_cut_without_telling_its_configuration_does_not_l
     result = inspection.inspect(str(folder))
     assert result.neurons == (13, 9, 13)
     words = "layer 1 has 9 neurons, and its configuration says 13"
-    assert result.form == f"pruned elsewhere, without a configuration that says so: {words}"
+    assert result.form == f"pruned elsewhere, with a configuration that does not match: {words}"
     assert f"does not fit its config.json: {words}. Copy both" in result.prunable and result.loads == f"not: {words}"
     with pytest.raises((RuntimeError, ValueError)):
         AutoModelForCausalLM.from_pretrained(folder)
-    assert inspection.inspect(str(changed(folder, auto_map={"a": "b.c"}))).loads.startswith("only with code of its")
+    assert inspection.inspect(str(changed(folder, auto_map={"a": "b.c"}))).loads.startswith("only with its custom code")
 
 
 @pytest.mark.parametrize(
     ("values", "prunable", "loads"),
     [
         ({"model_type": "no_such"}, "nothing: .* is of model type 'no_such'", "not: transformers knows no model type"),
-        ({"model_type": "no_such", "auto_map": {"a": "b"}}, "nothing", "only with code of its own"),
-        ({"auto_map": {"a": "b"}}, "FFN neurons", "without code of its own, although it brings some"),
+        ({"model_type": "no_such", "auto_map": {"a": "b"}}, "nothing", "only with its custom code"),
+        ({"auto_map": {"a": "b"}}, "FFN neurons", "without custom code, although the folder has some"),
         (
             {"quantization_config": {"quant_method": "gptq"}},
             "nothing: the weights of the model .* are quantized .gptq.",
-            "not as it is",
+            "not without changes",
         ),
-        ({"per_layer_config": {"0": {}}}, "FFN neurons", "where transformers' own modelling .* per_layer_config"),
-        ({"num_experts": 8}, "nothing: .* mixture of experts", "without code"),
+        ({"per_layer_config": {"0": {}}}, "FFN neurons", "if transformers' model class .* per_layer_config"),
+        ({"num_experts": 8}, "nothing: .* mixture of experts", "without custom code"),
         ({"num_hidden_layers": 4}, "nothing: .*its weights have 3 layers", "not: its weights have 3 layers"),
     ],
 )

@@ -94,7 +94,7 @@ def test_half_a_model_is_called_so_and_completed_where_there_is_a_network(cache,
     ("kind", "words"),
     [
         (errors.GatedRepoError, "is gated: ask for access at"),
-        (errors.RepositoryNotFoundError, "the hub shows no model 'a/b': check the spelling, or log in"),
+        (errors.RepositoryNotFoundError, "the hub has no model 'a/b': check the spelling, or log in"),
         (errors.HfHubHTTPError, r"the hub cannot be reached \(it answers 503\)"),
         (ConnectionError, r"the hub cannot be reached \(no network\)"),
     ],

@@ -89,7 +89,7 @@ def replace_by_adapter(folder):
     add_adapter(folder)
 
 
-LAYER, OF_META = "model.layers.0.", "is in the own format of Meta or Mistral: choose the copy that transformers reads"
+LAYER, OF_META = "model.layers.0.", "is in Meta's or Mistral's own format: choose the copy that transformers reads"
 REFUSED = {
     "compiled": (
         renamed("_orig_mod.{}".format),
@@ -273,13 +273,13 @@ def test_attention_of_the_publishers_machine_gives_way_to_sdpa_with_a_notice(tmp
     ids = torch.arange(8)[None]
     logits = load(str(folder), device="cpu").model(ids).logits
     edit_config(folder, attn_implementation="flash_attention_2")
-    notice = "config.json asks for flash_attention_2, which cannot run here: the model runs with sdpa"
+    notice = "config.json requests flash_attention_2, which cannot run here: the model runs with sdpa"
     decoder = load(str(folder), device="cpu")
     assert decoder.model.config._attn_implementation == "sdpa"
     assert torch.equal(decoder.model(ids).logits, logits)
     device = torch.device("cpu")
     waiting = read_weights(folder, device, "float32", False, offload=True)
-    assert torch.equal(waiting(ids).logits, logits) and devices.present(waiting.model.layers[0].mlp.up_proj)
+    assert torch.equal(waiting(ids).logits, logits) and devices.keep_present(waiting.model.layers[0].mlp.up_proj)
     assert torch.equal(loading.load_bare_model(str(folder), "cpu", "float32")(ids).logits, logits)
     assert loading.load_bare_model(f"random:{folder}", "cpu", "float32").config._attn_implementation == "sdpa"
     assert notice in inspection.inspect(str(folder)).loads
@@ -296,14 +296,14 @@ def test_attention_without_a_backward_pass_on_a_cpu_gives_way_to_sdpa(tmp_path):
     model = load(str(folder), device="cpu").model.requires_grad_(True)
     model(torch.arange(8)[None]).logits.sum().backward()
     assert model.model.layers[0].mlp.up_proj.weight.grad.abs().sum() > 0
-    assert attention_notice(folder).startswith("config.json asks for flex_attention, which cannot run here")
+    assert attention_notice(folder).startswith("config.json requests flex_attention, which cannot run here")
 
 
 def test_a_private_attention_of_the_language_model_alone_gives_way_too(tmp_path):
     tiny_study.made(tmp_path)
     edit_config(tmp_path / "model", text_config={"_attn_implementation": "flash_attention_2"})
     require_loadable(tmp_path / "model")
-    assert "asks for flash_attention_2, which cannot run here" in attention_notice(tmp_path / "model")
+    assert "requests flash_attention_2, which cannot run here" in attention_notice(tmp_path / "model")
 
 
 def test_eager_attention_stays_as_it_is(tmp_path):
@@ -315,10 +315,10 @@ def test_eager_attention_stays_as_it_is(tmp_path):
 @pytest.mark.parametrize(
     ("model_type", "reason"),
     [
-        ("gpt_oss", r" \(mixtures of experts are not\)"),
-        ("qwen3_next", r" \(layers of linear attention, of a state space or of a recurrence are not\)"),
-        ("falcon_mamba", r" \(layers of linear attention, of a state space or of a recurrence are not\)"),
-        ("gpt2", r" \(FFNs without a gate are not\)"),
+        ("gpt_oss", r" \(mixtures of experts are not supported\)"),
+        ("qwen3_next", r" \(linear attention, state-space and recurrent layers are not supported\)"),
+        ("falcon_mamba", r" \(linear attention, state-space and recurrent layers are not supported\)"),
+        ("gpt2", r" \(FFNs without a gate are not supported\)"),
         ("qwen3_vl", ""),
         ("gemma3n", ""),
     ],
@@ -336,10 +336,10 @@ def test_an_adapter_that_names_no_base_is_refused_as_one(tmp_path):
 
 
 def test_a_text_of_the_model_starts_from_a_token_that_has_an_embedding(tmp_path):
-    from gprune.pruning.calibration.sampling import _start
+    from gprune.pruning.calibration.sampling import _start_token
 
     tiny_study.made(tmp_path)
     decoder = load(str(edit_config(tmp_path / "model", eos_token_id=[1, 2])), device="cpu")
     decoder.config.bos_token_id = 320
     decoder.tokenizer.bos_token = decoder.tokenizer.eos_token = None
-    assert _start(decoder, "self:")[0] == 1
+    assert _start_token(decoder, "self:")[0] == 1

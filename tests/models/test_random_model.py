@@ -147,7 +147,7 @@ REFUSED = {
     "owner/name": "'random:owner/name' is not a model with random weights",
     "gpt9@0.5": "'random:gpt9@0.5' is not a model with random weights",
     "llama2-7b@0.5": "only `speed` accepts. A study has its own: give random:llama2-7b$",
-    **{f"llama2-7b#{depth}": "names no depth: after # comes layers=N, with N from 1 to 512" for depth in NO_DEPTH},
+    **{f"llama2-7b#{depth}": "has no valid depth: after # give layers=N, with N from 1 to 512" for depth in NO_DEPTH},
 }
 
 

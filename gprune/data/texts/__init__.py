@@ -3,15 +3,15 @@
 A text is identified by a string: a name in `named_texts()`, a local file, a dataset folder, `hub:owner/name`, or
 `self:` for text sampled from the model, with options after a `#`. `draw` returns a calibration set (section 4: 2048
 sequences of 128 tokens), `draw_windows` the windows of LLM-Pruner's code, and `stream` the tokens for perplexity.
-`fingerprint` and `describe` need neither a tokenizer nor a network. `bundled` has the tokens of the demo. A run samples
-the text of `self:` by its `recipe`; `choose` draws a calibration set from any token stream.
+`fingerprint` and `describe` need neither a tokenizer nor a network. `bundled` has the tokens of the demo. A stage of
+the run samples the text of `self:` by its `recipe`; `choose` draws a calibration set from any token stream.
 """
 
 from gprune.data.texts import bundled
 from gprune.data.texts.catalogue import named_texts
 from gprune.data.texts.identity import describe, fingerprint, prepare
 from gprune.data.texts.sampled import Recipe, is_sampled, recipe, seed_of
-from gprune.data.texts.source import by_amount
+from gprune.data.texts.source import depends_on_amount
 from gprune.data.texts.tokens import (
     choose,
     draw,

@@ -1,7 +1,7 @@
 """Precomputed tokens of the embedded texts, so that a first run of the demo does not tokenize text.
 
-One file has the demo's calibration sets and the beginnings of its evaluation streams, each under a hash of everything
-that determines it. The script `scripts/bundle_tokens.py` writes the file.
+One file has the demo's calibration sets and the beginnings of its evaluation streams. Their keys are hashes of
+everything that determines them. The script `scripts/bundle_tokens.py` writes the file.
 """
 
 import hashlib

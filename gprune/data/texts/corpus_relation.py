@@ -25,11 +25,11 @@ from gprune.system.errors import SettingsError
 
 Kinship = Literal["same", "part", "other"]
 SAME: Kinship = "same"
-"""same corpus and same split"""
+"""the evaluated text is from the corpus and split of the calibration text"""
 PART: Kinship = "part"
-"""same corpus, but another split, file or slice"""
+"""the evaluated text is from another split, file or slice of the same corpus"""
 OTHER: Kinship = "other"
-"""different corpora"""
+"""the texts are from different corpora"""
 _SPLIT_WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
@@ -45,14 +45,14 @@ _DEFAULTS = {"calibration": "train", "evaluation": "test"}
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The origin of a text by its name."""
+    """Origin of a text, derived from its name."""
 
     name: str
-    """identifies the corpus"""
+    """identifier of the corpus"""
     part: str
     """its split, or the path of a file without a split in its name"""
     documents: tuple[int, int | None]
-    """first and last document; a bound counted from the end is treated as open"""
+    """first document and end of the slice; a bound counted from the end is treated as open"""
 
 
 def corpus(text: str, role: Role) -> Corpus:
@@ -74,6 +74,7 @@ def kinship(evaluated: Corpus, calibrated: Corpus) -> Kinship:
 
 
 def _corpus_and_part(name: TextName, role: Role) -> tuple[str, str]:
+    """Return the corpus of a text and its part: the split, or the path of a file."""
     split = name.option("split")
     if sampled.is_sampled(name.base):
         # texts with another role, seed or temperature are other parts of one corpus
@@ -87,10 +88,11 @@ def _corpus_and_part(name: TextName, role: Role) -> tuple[str, str]:
         # copies of a corpus have its name under other owners
         stem = name.base.removeprefix(HUB_PREFIX).rsplit("/", 1)[-1].lower()
         return _known_corpus(_words(stem)) or HUB_PREFIX + stem, split or _DEFAULTS[role]
-    return _local(name, split, role)
+    return _local_corpus(name, split, role)
 
 
-def _local(name: TextName, split: str, role: Role) -> tuple[str, str]:
+def _local_corpus(name: TextName, split: str, role: Role) -> tuple[str, str]:
+    """Return corpus and part of a local text, from the words in the name of its file or folder."""
     # files whose names differ only in the split are one corpus
     try:
         path = Path(os.path.realpath(name.base))
@@ -171,4 +173,4 @@ def shared_share(windows: Array, sequences: Array, run: int) -> float:
 def _runs(ids: Array, run: int) -> list[bytes]:
     """Return the bytes of all runs of `run` consecutive ids in a (rows, length) array."""
     rows = sliding_window_view(np.asarray(ids, dtype=np.int32), run, axis=1)
-    return [each.tobytes() for each in rows.reshape(-1, run)]
+    return [row.tobytes() for row in rows.reshape(-1, run)]

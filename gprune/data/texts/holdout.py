@@ -1,9 +1,9 @@
-"""Whether an evaluated text is unseen, by its relation to the texts of the calibration.
+"""Determine whether an evaluated text is unseen, from its relation to the calibration texts.
 
-The only definition of *unseen* is here: a text of a different corpus than A, B, the check text of a choice and
-LLM-Pruner's own text, with next to no verbatim overlap with the sequences that were drawn from them. The declared
-relation (corpus and split by name, equal content) and the measured overlap are both reported; neither alone suffices.
-The third text C prunes nothing and does not count. A text that the model has written itself is never unseen.
+An unseen text is from a different corpus than A, B, the check text of a choice and LLM-Pruner's own text. It has almost
+no verbatim overlap with the sequences drawn from these. Both the declared relation (corpus and split by name, equal
+content) and the measured overlap are required and reported. The third text C is ignored, because no pruning depends on
+it. A text that was sampled from the model is never unseen.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from gprune.data.texts.sampled import is_sampled
 from gprune.records import TextOverlap
 
 LETTERS = {"primary": "A", "auxiliary": "B", "check": "the check text", "gradient": "LLM-Pruner’s own text"}
-"""names of the texts that decide the pruning, by role, and of the text by which a repair or a recipe is chosen"""
+"""display names, by role, of the texts that pruning or the choice of a repair or recipe depends on"""
 MOST_SHARED = 0.01
-"""share of an evaluated text's runs that may occur in a calibration set by chance or quotation"""
+"""largest share of an evaluated text's runs that is attributed to chance or quotation"""
 _OF_A_COPY = 4
-"""a copy overlaps by the share of the text that was drawn; one part in this number is too much already"""
+"""a copy of a calibration text overlaps by the drawn share of that text; the limit is that share divided by 4"""
 UNSEEN = "unseen"
 
 
@@ -46,7 +46,7 @@ class HoldoutStatus:
 
     @property
     def copied(self) -> str:
-        """Return the letters of the calibration sets that contain too much of it; empty if none does."""
+        """Return the letters of the calibration sets whose overlap exceeds the limit; empty if there are none."""
         if self.overlap is None:
             return ""
         limits = np.minimum(MOST_SHARED, self.overlap.drawn / _OF_A_COPY)
@@ -56,12 +56,12 @@ class HoldoutStatus:
 
     @property
     def other(self) -> bool:
-        """Return True if it is declared as another corpus and no measured overlap contradicts that."""
+        """Return True if the text is declared as another corpus and no measured overlap contradicts this."""
         return not (is_sampled(self.text) or self.related or self.copied)
 
     @property
     def unseen(self) -> bool:
-        """Return True if it may be called unseen."""
+        """Return True if the text is unseen, which requires a measured overlap."""
         return self.other and self.overlap is not None
 
     @property
@@ -93,7 +93,7 @@ class HoldoutStatus:
 
     @property
     def measured(self) -> str:
-        """Return the overlap in words; empty if it was not measured."""
+        """Describe the measured overlap; empty if it was not measured."""
         if self.overlap is None:
             return ""
         run, shares = self.overlap.run, self.overlap.share
@@ -119,7 +119,7 @@ class HoldoutStatus:
 
 
 def unseen(statuses: Mapping[str, HoldoutStatus]) -> list[str]:
-    """Return the texts that may be called unseen."""
+    """Return the unseen texts."""
     return [text for text, status in statuses.items() if status.unseen]
 
 

@@ -26,10 +26,10 @@ from gprune.system.errors import CorpusError, DamagedError
 CONVERTED = "refs/convert/parquet"
 """branch with the hub's parquet copies of datasets that have a loading script"""
 EVERYTHING = 10**15
-"""size in bytes that requests a complete dataset"""
+"""size in bytes that stands for a complete dataset"""
 _STAGE = "hub_rows"
 _SECONDS = 10.0
-# few: a document may be a book
+# a small batch, because a document may be a book
 _BATCH = 16
 
 
@@ -55,7 +55,7 @@ class HubRows(Record):
             start = end
 
     def first(self, size: int) -> "HubRows":
-        """Return the first documents with together at least `size` bytes, or all documents."""
+        """Return the first documents that together have at least `size` bytes, or all documents."""
         count = int(np.searchsorted(self.ends, size)) + 1
         if count >= len(self.ends):
             return self
@@ -77,38 +77,38 @@ class HubSplit:
     file: str = ""
     """file to read; empty for all files of the split"""
 
-    def load(self, size: int, cache: Path, set_aside: bool = False) -> HubRows | None:
-        """Return stored documents with at least `size` bytes, or all of the split; None if not stored. See `stored`."""
-        for stored_size, rows in self.stored(cache, set_aside):
+    def load(self, size: int, cache: Path, quarantine: bool = False) -> HubRows | None:
+        """Return stored documents of at least `size` bytes or of the complete split, or None; see `stored`."""
+        for stored_size, rows in self.stored(cache, quarantine):
             if size <= stored_size or len(rows.utf8) < stored_size:
                 return rows.first(size)
         return None
 
-    def stored(self, cache: Path, set_aside: bool = False) -> Iterator[tuple[int, HubRows]]:
+    def stored(self, cache: Path, quarantine: bool = False) -> Iterator[tuple[int, HubRows]]:
         """Yield the requested size and the documents of each stored download, in rising order of size.
 
-        Damaged results are quarantined if `set_aside` is set, else DamagedError is raised.
+        Damaged results are quarantined if `quarantine` is set, else DamagedError is raised.
         """
         store = Store(cache)
         for key in sorted(path.name for path in (cache / _STAGE).glob(f"{self._prefix}-*")):
             try:
                 yield int(key.rpartition("-")[2]), store.get(_STAGE, key, HubRows)
             except DamagedError:
-                if not set_aside:
+                if not quarantine:
                     raise
                 store.set_aside(_STAGE, key, HubRows)
 
     def fetch(self, size: int, cache: Path) -> HubRows:
-        """Return documents with at least `size` bytes, or all of the split, from the cache or the hub.
+        """Return documents of at least `size` bytes or of the complete split, from the cache or the hub.
 
         Raises CorpusError if they are available from neither.
         """
-        rows = self.load(size, cache, set_aside=True)
+        rows = self.load(size, cache, quarantine=True)
         if rows is None:
             store, key = Store(cache), f"{self._prefix}-{size:016d}"
             # a longer download uses the commit of the first one
             revision = next((earlier.revision for _, earlier in self.stored(cache)), "")
-            store.put(_STAGE, key, self._stream(size, revision, cache))
+            store.put(_STAGE, key, self._download(size, revision, cache))
             # another process may have stored it first
             rows = store.get(_STAGE, key, HubRows)
         return rows.first(size)
@@ -119,7 +119,8 @@ class HubSplit:
         request = [self.repository, self.branch, self.split, self.file, *options]
         return hashlib.sha256(json.dumps(request).encode()).hexdigest()[:32]
 
-    def _stream(self, size: int, revision: str, cache: Path) -> HubRows:
+    def _download(self, size: int, revision: str, cache: Path) -> HubRows:
+        """Download documents of at least `size` bytes, or of the complete split, and return them."""
         with _convert_hub_errors(self):
             revision = revision or _commit(self.repository, self.branch)
             dataset = self._open(revision, cache / "datasets")
@@ -169,14 +170,14 @@ def _convert_hub_errors(source: HubSplit) -> Iterator[None]:
         yield
     except Exception as error:  # the client's transport errors have other classes in each of its versions
         cause = error.__cause__ if isinstance(error, CorpusError) and error.__cause__ else error
-        refusal = _refusal(cause, source)
+        refusal = _describe_refusal(cause, source)
         if not refusal and isinstance(error, CorpusError):
             raise
         reason = safe_parsing.sentence(error, 120) or type(error).__name__
         raise CorpusError(refusal or f"{dataset} and cannot be downloaded: {reason}. {remedy}") from error
 
 
-def _refusal(error: BaseException, source: HubSplit) -> str:
+def _describe_refusal(error: BaseException, source: HubSplit) -> str:
     """Return the reason for which the hub refuses a request, or an empty string."""
     from huggingface_hub import constants, errors
 

@@ -77,7 +77,7 @@ def describe(text: str, role: Role = "calibration", cache: Path | None = None) -
     if source.split:
         parts.append(f"split {source.split}")
     if source.files:
-        parts += _extent(source)
+        parts += _describe_size(source)
     elif source.hub is not None:
         rows = max((rows for _, rows in source.hub.stored(cache)), key=lambda rows: len(rows.ends), default=None)
         if rows is None:
@@ -87,7 +87,7 @@ def describe(text: str, role: Role = "calibration", cache: Path | None = None) -
     return ", ".join(parts)
 
 
-def _extent(source: Source) -> list[str]:
+def _describe_size(source: Source) -> list[str]:
     with plain_errors(source.name.base):
         states = [file.stat() for file in source.files]
     size = sum(state.st_size for state in states)
@@ -96,7 +96,7 @@ def _extent(source: Source) -> list[str]:
     if size > _COUNTED_BYTES:
         parts.append(f"{size / 1e6:,.0f} MB" + (f", documents {span}" if span else ""))
     else:
-        count, characters = _count(source, tuple((state.st_size, state.st_mtime_ns) for state in states))
+        count, characters = _count_characters(source, tuple((state.st_size, state.st_mtime_ns) for state in states))
         parts += [f"{count:,} documents"] if source.kind != "file" else []
         parts.append(f"{characters:,} characters")
     fields = fields_of(source)
@@ -106,7 +106,7 @@ def _extent(source: Source) -> list[str]:
 
 
 @lru_cache(maxsize=_CACHED)
-def _count(source: Source, states: tuple[tuple[int, int], ...]) -> tuple[int, int]:
+def _count_characters(source: Source, states: tuple[tuple[int, int], ...]) -> tuple[int, int]:
     """Return the number of documents and characters; `states` invalidates the cache if a file changes."""
     lengths = [len(document) for document in read_documents(source)]
     return len(lengths), sum(lengths)

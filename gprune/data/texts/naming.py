@@ -122,6 +122,7 @@ def _divide(text: str) -> tuple[str, str]:
 
 
 def _check_option(text: str, option: str, value: str) -> None:
+    """Raise SettingsError if an option of a text is unknown or has no valid value."""
     if option not in OPTIONS:
         near = closest(option, OPTIONS)
         hint = f"did you mean {near!r}? " if near else ""

@@ -186,6 +186,7 @@ def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, rev
 
 
 def _open_builder(folder: str, name: TextName, arguments: Mapping[str, Any]) -> Any:
+    """Return the library's builder of a dataset folder; a missing configuration raises CorpusError with a list."""
     config, load = name.option("config"), library().load_dataset_builder
     try:
         return load(folder, config or None, **arguments)
@@ -222,7 +223,7 @@ def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Ite
             fields = fields or choose_fields(batch, name)
             for parts in zip(*(batch[field] for field in fields), strict=True):
                 number += 1
-                yield _join(parts, fields, f"row {number} of {name.base!r}")
+                yield _join_fields(parts, fields, f"row {number} of {name.base!r}")
 
 
 def slice_documents(documents: Iterator[str], span: slice) -> Iterator[str]:
@@ -268,7 +269,7 @@ def choose_fields(batch: Mapping[str, Sequence[Any]], name: TextName) -> tuple[s
     raise CorpusError(f"{name.base!r} does not say which of its fields is the text: {listing}{remedy}")
 
 
-def _join(parts: Sequence[Any], fields: Sequence[str], where: str) -> str:
+def _join_fields(parts: Sequence[Any], fields: Sequence[str], where: str) -> str:
     for field, value in zip(fields, parts, strict=True):
         if value is not None and not isinstance(value, str):
             kind = type(value).__name__
@@ -287,10 +288,10 @@ def plain_errors(path: str) -> Iterator[None]:
     except GpruneError:
         raise
     except UnicodeDecodeError as error:
-        wide = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
-        if b"\0" in error.object[:_HEAD_BYTES] and not wide:
+        is_utf16 = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
+        if b"\0" in error.object[:_HEAD_BYTES] and not is_utf16:
             raise CorpusError(f"{path!r} {_BINARY}") from error
-        encoding = "UTF-16" if wide else "ISO-8859-1"
+        encoding = "UTF-16" if is_utf16 else "ISO-8859-1"
         raise CorpusError(
             f"{path!r} is not UTF-8 (byte 0x{error.object[error.start]:02x}). Convert it, as with: "
             f"iconv -f {encoding} -t UTF-8 {shlex.quote(path)} > converted.txt"

@@ -77,16 +77,16 @@ def sampling_of(name: TextName) -> Sampling:
     """Return the options of a sampled text. Raises SettingsError for another text or an invalid value."""
     if name.base != PREFIX:
         raise SettingsError(
-            f"{safe_parsing.quote(name.text)} names no text: one that the model writes itself is {PREFIX}, its "
-            f"options follow a #, as in {EXAMPLE}"
+            f"{safe_parsing.quote(name.text)} is not a text sampled from the model: type {PREFIX} with options "
+            f"after a #, as in {EXAMPLE}"
         )
     name.allow(OPTIONS, "sampled from the model")
     plain = Sampling()
     return Sampling(
-        seed=int(_number(name, "seed", plain.seed, 0, 10**9)),
-        temperature=_number(name, "temperature", plain.temperature, 0.01, _HIGHEST_TEMPERATURE),
-        length=int(_number(name, "length", plain.length, 2, forms.MOST_LENGTH)),
-        keep=_number(name, "keep", plain.keep, _LEAST_KEPT, 1.0),
+        seed=int(_parse_number(name, "seed", plain.seed, 0, 10**9)),
+        temperature=_parse_number(name, "temperature", plain.temperature, 0.01, _HIGHEST_TEMPERATURE),
+        length=int(_parse_number(name, "length", plain.length, 2, forms.MOST_LENGTH)),
+        keep=_parse_number(name, "keep", plain.keep, _LEAST_KEPT, 1.0),
     )
 
 
@@ -109,7 +109,7 @@ def describe_sampling(sampling: Sampling) -> str:
     return f"seed {sampling.seed}, temperature {sampling.temperature:g}, {length}{share}"
 
 
-def _number(name: TextName, option: str, default: float, least: float, limit: float) -> float:
+def _parse_number(name: TextName, option: str, default: float, least: float, limit: float) -> float:
     """Return the value of an option; it must be an integer if the default is an integer."""
     typed, is_whole = name.option(option), isinstance(default, int)
     if not typed:

@@ -72,7 +72,7 @@ def resolve(
     """
     name, cache = naming.parse(text), cache or Store().texts
     if name.base in catalogue.HUB_TEXTS or name.base.startswith(HUB_PREFIX):
-        return _hub(name, role, download, tokens, cache)
+        return _hub_source(name, role, download, tokens, cache)
     if name.base in texts.NAMES:
         return _embedded_source(name, role)
     if sampled.is_sampled(name.base):
@@ -81,9 +81,9 @@ def resolve(
     with safe_parsing.reraise_as(CorpusError):
         path = safe_parsing.path(name.base, "there is no text there: the path")
     if not naming.path_exists(name.base):
-        raise CorpusError(_missing(name))
+        raise CorpusError(_missing_message(name))
     if path.is_dir():
-        return _folder(name, path, role, cache)
+        return _folder_source(name, path, role, cache)
     if not path.is_file():
         raise CorpusError(f"{name.base!r} is neither a file nor a folder: give a text file or a dataset folder")
     reader = reading.format_of(str(path))
@@ -94,7 +94,7 @@ def resolve(
     return Source(name, "file" if plain else "records", title, "", (path,), reader, name.joined, dataset)
 
 
-def by_amount(text: str) -> bool:
+def depends_on_amount(text: str) -> bool:
     """Return True if the content of a text depends on the requested number of tokens.
 
     This applies to sampled texts and to hub datasets of which only the beginning is downloaded.
@@ -148,22 +148,22 @@ def _all_documents(source: Source) -> Iterator[str]:
         yield from reading.documents_of(source.dataset, source.name)
 
 
-def _split(name: TextName, role: Role, evaluation: str = "test") -> str:
+def _choose_split(name: TextName, role: Role, evaluation: str = "test") -> str:
     return name.option("split") or ("train" if role == "calibration" else evaluation)
 
 
 def _embedded_source(name: TextName, role: Role) -> Source:
     name.allow(("split", "documents"), "an embedded text")
-    split = name.pick_split(_split(name, role), texts.SPLITS, SettingsError)
+    split = name.pick_split(_choose_split(name, role), texts.SPLITS, SettingsError)
     return Source(name, "embedded", texts.DESCRIPTIONS[name.base].rstrip("."), split)
 
 
-def _hub(name: TextName, role: Role, download: bool, tokens: int | None, cache: Path) -> Source:
+def _hub_source(name: TextName, role: Role, download: bool, tokens: int | None, cache: Path) -> Source:
     """Resolve a named text on the hub or any other hub dataset."""
     entry = catalogue.HUB_TEXTS.get(name.base)
     if entry is not None:
         name.allow(("split", "documents"), "a text known by name")
-        split = name.pick_split(_split(name, role, entry.evaluation), tuple(entry.files), SettingsError)
+        split = name.pick_split(_choose_split(name, role, entry.evaluation), tuple(entry.files), SettingsError)
         where = HubSplit(entry.repository, entry.revision, name, split, entry.files[split])
         title, joined, complete = entry.description, entry.joined, entry.complete
     else:
@@ -171,7 +171,7 @@ def _hub(name: TextName, role: Role, download: bool, tokens: int | None, cache: 
         repository, config = name.base.removeprefix(HUB_PREFIX), name.option("config")
         if not _REPOSITORY.fullmatch(repository):
             raise SettingsError(f"{name.base!r} names no hub dataset: type it like hub:Salesforce/wikitext")
-        split = _split(name, role)
+        split = _choose_split(name, role)
         where = HubSplit(repository, name.option("revision") or "main", name, split)
         title = f"hub dataset {repository}" + (f", configuration {config}" if config else "")
         joined, complete = name.joined, False
@@ -182,9 +182,9 @@ def _hub(name: TextName, role: Role, download: bool, tokens: int | None, cache: 
     return Source(name, "hub", title, split, joined=joined, hub=where, rows=rows)
 
 
-def _folder(name: TextName, folder: Path, role: Role, cache: Path) -> Source:
+def _folder_source(name: TextName, folder: Path, role: Role, cache: Path) -> Source:
     name.allow(_FOLDER_OPTIONS, "a dataset folder")
-    split = _split(name, role)
+    split = _choose_split(name, role)
     part = reading.open_folder(str(folder), name, split, cache / "datasets")
     # raises an error for example for a git clone without its large files
     reading.format_of(part.files[0])
@@ -199,7 +199,7 @@ def _names_in(folder: Path) -> list[str]:
         return []
 
 
-def _missing(name: TextName) -> str:
+def _missing_message(name: TextName) -> str:
     """Return the error message for a location that does not exist, with suggestions."""
     path = Path(name.base)
     folder = path.parent

@@ -22,7 +22,7 @@ from gprune.store import Store
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.safe_parsing import quote
 
-# documents of a hub text per window; in BookCorpus about 1 in 100 is long limit
+# documents of a hub text that are read per window; in BookCorpus about 1 in 100 is long enough
 _DOCUMENTS_PER_WINDOW = 256
 # maximum number of special tokens around a document; every other token has at least one byte
 _SPECIAL = 3
@@ -32,7 +32,7 @@ def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int
     """Draw (samples, length) windows, one from each of `samples` random documents, as LLM-Pruner's code does.
 
     Raises SettingsError if the name is not valid, CorpusError if the text cannot be read or too few of its documents
-    are long limit. For the arguments see `draw`.
+    are long enough. For the arguments see `draw`.
     """
     source = resolve(text, "calibration", download=True, tokens=tokens_for_windows(samples, length), cache=cache)
     texts = list(read_documents(source))
@@ -158,7 +158,7 @@ def _token_stream(source: Source, tokenizer: Any, limit: int | None) -> Array:
         )
     pieces: list[Array] = []
     count = 0
-    for batch in _batches(_strings(source)):
+    for batch in _batches(_nonblank_strings(source)):
         pieces.append(encode(batch, tokenizer))
         count += len(pieces[-1])
         if limit is not None and count >= limit:
@@ -168,7 +168,7 @@ def _token_stream(source: Source, tokenizer: Any, limit: int | None) -> Array:
     return np.concatenate(pieces)[:limit]
 
 
-def _strings(source: Source) -> Iterator[str]:
+def _nonblank_strings(source: Source) -> Iterator[str]:
     strings = [BLANK_LINE.join(read_documents(source))] if source.joined else read_documents(source)
     # documents of white space only are skipped
     return (string for string in strings if string.strip())

@@ -1,6 +1,6 @@
-"""Tasks of lm-eval, questions of one's own, and the demo's: names, data and fingerprints, without torch.
+"""Tasks of lm-eval, a user's own questions, and the demo's questions: names, data and fingerprints, without torch.
 
-``language_model`` is imported when a task is measured; lm-eval when it is needed.
+lm-eval is imported only when it is needed.
 """
 
 from gprune.evaluation.tasks.loading import fingerprint, listed_tasks, needs_index, resolve

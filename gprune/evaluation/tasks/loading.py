@@ -1,9 +1,8 @@
-"""Tasks: where their data comes from, what lm-eval knows of them, and their requests.
+"""Find and load tasks, and build their requests by lm-eval's definitions.
 
-A registered task of lm-eval, the paper's seven among them, is read from ``evaluation.task_folder`` where that is
-set (``TASK.jsonl``, in the form of the hub's rows), else from the hub. lm-eval is imported on
-the first question about it, and the index of all its tasks takes seconds more. It imports neither torch nor
-transformers.
+The rows of a registered task of lm-eval, such as the paper's seven, come from ``evaluation.task_folder`` if it is set
+(``TASK.jsonl``, with the columns of the hub's rows), else from the hub. lm-eval is imported when it is first needed.
+Reading the index of all its tasks takes further seconds. Neither loads torch or transformers.
 """
 
 import hashlib
@@ -30,7 +29,7 @@ from gprune.system.progress import Progress
 from gprune.system.safe_parsing import closest, sentence
 
 Loaded = dict[str, Any]
-"""as ``TaskManager.load`` returns it: tasks, and groups, by name"""
+"""result of ``TaskManager.load``: tasks and groups by name"""
 _METRICS = ("acc", "acc_norm")
 _OWN_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
@@ -41,7 +40,7 @@ def listed_tasks() -> tuple[str, ...]:
 
 
 def needs_index(task: str) -> bool:
-    """Return True if only lm-eval's index, which takes seconds to read, can tell whether there is such a task."""
+    """Return True if the slow index of lm-eval must be read to determine whether a task exists."""
     return task not in listed_tasks() and not task.lower().endswith(_OWN_SUFFIXES)
 
 
@@ -62,10 +61,11 @@ def resolve(task: str, settings: EvaluationSettings) -> TaskSource:
         if not file.is_file():
             raise CorpusError(f"the task {task!r} has no data: there is no file {str(file)!r}")
         return TaskSource(task, "own", file)
-    return _in_folder(task, settings.task_folder) if settings.task_folder else TaskSource(task, "registered")
+    return _find_in_folder(task, settings.task_folder) if settings.task_folder else TaskSource(task, "registered")
 
 
-def _in_folder(task: str, name: str) -> TaskSource:
+def _find_in_folder(task: str, name: str) -> TaskSource:
+    """Return the task with its rows in the folder `name`. Raises CorpusError if the folder has no file for it."""
     with safe_parsing.reraise_as(SettingsError):
         folder = safe_parsing.path(name, "evaluation.task_folder")
     if not folder.is_dir():
@@ -82,7 +82,7 @@ def _in_folder(task: str, name: str) -> TaskSource:
 
 
 def _require_single(task: str) -> None:
-    """Refuse a group, which has no rows of its own, and a task that reads its own data set."""
+    """Raise SettingsError for a group, which has no rows, and for a task that reads its own data set."""
     if [name for name, _ in _single_tasks(task)] != [task]:
         raise SettingsError(
             f"{task!r} is a group of lm-eval without rows of its own: name its tasks, or leave "
@@ -93,7 +93,7 @@ def _require_single(task: str) -> None:
 
 
 def task_manager(name: str) -> Any:
-    """Return the ``TaskManager`` that knows a task; the paper's seven do not wait for the index of all tasks."""
+    """Return a ``TaskManager`` with a task; for the paper's seven tasks it does not read the index of all tasks."""
     return _build_manager(name in STANDARD_TASKS)
 
 
@@ -118,7 +118,7 @@ def require_runnable(name: str) -> None:
 
 
 def uncached_datasets(name: str) -> list[str]:
-    """Return the hub datasets of a registered task that the cache of the datasets library does not hold."""
+    """Return the hub datasets of a registered task that are not in the cache of the datasets library."""
     from datasets import config
 
     cached = {_letters_and_digits(folder.name) for folder in Path(config.HF_DATASETS_CACHE).glob("*___*")}
@@ -128,13 +128,13 @@ def uncached_datasets(name: str) -> list[str]:
 
 
 def task_definition(name: str) -> dict[str, Any]:
-    """Return the settings of one registered task as its file has them, functions unresolved."""
+    """Return the settings in the file of one registered task, without resolving functions."""
     return dict(task_manager(name).task_index[name].cfg or {})
 
 
 @contextmanager
 def silence_output() -> Iterator[None]:
-    """Keep warnings of lm-eval, and progress bars of all libraries, off the terminal."""
+    """Suppress warnings of lm-eval and progress bars of all libraries while the context is open."""
     logger = logging.getLogger("lm_eval")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -147,7 +147,7 @@ def silence_output() -> Iterator[None]:
 
 @contextmanager
 def seed_random_numbers() -> Iterator[None]:
-    """Seed the random numbers of Python and numpy as lm-eval does: some tasks shuffle their options by them."""
+    """Seed the global generators as lm-eval does, because some tasks shuffle options; restore them on exit."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(0)
     np.random.seed(1234)  # noqa: NPY002
@@ -159,7 +159,7 @@ def seed_random_numbers() -> Iterator[None]:
 
 
 def writes_to_caller(on_progress: Progress) -> Progress:
-    """Return a listener that writes to the present stderr, also while `silence_output` redirects it."""
+    """Return a progress callback that writes to the current stderr even while `silence_output` redirects it."""
     stream = sys.stderr
 
     def report(done: int, total: int, message: str) -> None:
@@ -170,7 +170,7 @@ def writes_to_caller(on_progress: Progress) -> Progress:
 
 
 def _single_tasks(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and settings of a task, or of every task of a group or tag."""
+    """Yield name and settings of a task, or of each task in a group or tag."""
     index = task_manager(name).task_index
     pending: list[Any] = [name]
     while pending:
@@ -203,10 +203,10 @@ def _letters_and_digits(name: str) -> str:
 
 
 def load_task(source: TaskSource, few_shot: int | None) -> Loaded:
-    """Load a task as lm-eval runs it, with `few_shot` examples, or None for as many as its definition has.
+    """Load a task with `few_shot` examples per question; None uses the number in its definition.
 
-    Like lm-eval, a definition that fixes no examples keeps none. Raises CorpusError if the data cannot be had or
-    does not fit the task, SettingsError if it is a collection without a figure of its own.
+    As in lm-eval, a definition with zero examples ignores `few_shot`. Raises CorpusError if the data is not available
+    or does not fit the task, SettingsError if it is a collection without a score of its own.
     """
     changed = source.file.stat().st_mtime_ns if source.file else 0
     loaded = _load_cached(source, few_shot, changed)
@@ -228,9 +228,9 @@ def build_requests(source: TaskSource, settings: EvaluationSettings) -> Loaded:
 def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, *, download: bool = True) -> str:
     """Return the SHA-256 of everything that determines the questions of a task.
 
-    These are the rows, for the demo the version of its texts; for other tasks of lm-eval, and with few-shot
-    examples, the requests as a model reads them. A dataset that would have to be downloaded is known by its name
-    alone unless `download`. Raises CorpusError if the data cannot be used.
+    It hashes the rows of the paper's tasks and of own questions, and the version of the demo's questions. For other
+    tasks of lm-eval, and with few-shot examples, it hashes the complete requests. If `download` is not set, a dataset
+    that is not on this machine enters by its name only. Raises CorpusError if the data cannot be used.
     """
     settings = settings or EvaluationSettings()
     if source.on_hub and not download and uncached_datasets(source.task):
@@ -258,7 +258,7 @@ def _digest(content: object) -> str:
 
 @contextmanager
 def readable_faults(task: str) -> Iterator[None]:
-    """Turn lm-eval's errors about a task's data into a CorpusError."""
+    """Convert lm-eval's errors about a task's data into CorpusError."""
     try:
         with silence_output(), seed_random_numbers():
             yield
@@ -280,16 +280,16 @@ def readable_faults(task: str) -> Iterator[None]:
 
 @lru_cache(maxsize=32)
 def _load_cached(source: TaskSource, few_shot: int | None, _changed: int) -> Loaded:
-    """Load a task; the time of its file makes changed rows another task."""
+    """Return a loaded task from the cache; the modification time of its file is part of the cache key."""
     rows = [] if source.on_hub else read_documents(source)
     with readable_faults(source.task):
         if source.kind == "registered":
             manager = task_manager(source.task)
-            loaded = manager.load(_with_rows(source, rows) if rows else source.task)
+            loaded = manager.load(_define_over_rows(source, rows) if rows else source.task)
         else:
             from lm_eval.api.task import ConfigurableTask
 
-            loaded = {"tasks": {source.task: ConfigurableTask(config=_multiple_choice(source, rows))}}
+            loaded = {"tasks": {source.task: ConfigurableTask(config=_define_own_questions(source, rows))}}
     if rows:
         loaded["groups"] = {}
     _require_figure(source.task, loaded)
@@ -308,7 +308,7 @@ def _load_cached(source: TaskSource, few_shot: int | None, _changed: int) -> Loa
 
 
 def _process_once(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Cache the processed rows of a split: lm-eval would process them again and shuffle options anew before scoring."""
+    """Return `process` with cached results, because lm-eval would call it again and reshuffle the options."""
     processed: dict[int, tuple[Any, Any]] = {}
 
     def process_split(split: Any) -> Any:
@@ -321,6 +321,7 @@ def _process_once(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _require_figure(name: str, loaded: Loaded) -> None:
+    """Raise SettingsError if a group of tasks has no score of its own, or a task is not text only."""
     group = (loaded.get("groups") or {}).get(name)
     if name not in loaded["tasks"] and not (group is not None and group.has_aggregation):
         members = ", ".join(sorted(loaded["tasks"]))
@@ -332,12 +333,12 @@ def _require_figure(name: str, loaded: Loaded) -> None:
         raise SettingsError(f"the task {name!r} has images or sound: only text tasks are measured")
 
 
-def _with_rows(source: TaskSource, rows: list[Row]) -> dict[str, Any]:
-    """Return lm-eval's definition of a task over local rows; examples are other questions of the same rows."""
+def _define_over_rows(source: TaskSource, rows: list[Row]) -> dict[str, Any]:
+    """Return lm-eval's definition of a task over local rows; few-shot examples come from the same rows."""
     shots = task_definition(source.task).get("fewshot_config") or {}
     overrides: dict[str, Any] = {
         "task": source.task,
-        "custom_dataset": _in_memory("test", rows),
+        "custom_dataset": _rows_loader("test", rows),
         "training_split": None,
         "validation_split": None,
         "test_split": "test",
@@ -348,7 +349,7 @@ def _with_rows(source: TaskSource, rows: list[Row]) -> dict[str, Any]:
     return {"group": "local", "task": [overrides]}
 
 
-def _multiple_choice(source: TaskSource, rows: list[Row]) -> dict[str, Any]:
+def _define_own_questions(source: TaskSource, rows: list[Row]) -> dict[str, Any]:
     """Return a definition of questions with the columns question, choices and answer."""
     return {
         "task": source.task,
@@ -360,11 +361,11 @@ def _multiple_choice(source: TaskSource, rows: list[Row]) -> dict[str, Any]:
         "target_delimiter": questions.DELIMITERS[source.task] if source.kind == "demo" else " ",
         "metric_list": [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in _METRICS],
         "metadata": {"version": OWN_QUESTIONS},
-        "custom_dataset": _in_memory("validation", rows),
+        "custom_dataset": _rows_loader("validation", rows),
     }
 
 
-def _in_memory(split: str, rows: list[Row]) -> Callable[..., Any]:
+def _rows_loader(split: str, rows: list[Row]) -> Callable[..., Any]:
     def load_rows(**_: Any) -> Any:
         import datasets
 

@@ -1,4 +1,4 @@
-"""Rows of tasks from JSON lines, and their columns: those of the paper's seven tasks and of a user's own questions.
+"""Read and check rows of tasks from JSON lines: the paper's seven tasks and a user's own questions.
 
 Prompts and scoring are lm-eval's own definitions (section 4). ARC and OpenBookQA are measured on the split test, the
 others on validation, whose answers are public.
@@ -16,7 +16,7 @@ from gprune.system.safe_parsing import quote
 
 Row = dict[str, Any]
 Check = Callable[[Row], Row]
-"""return the columns of a row that a task reads; raise ValueError with a description of the first invalid column"""
+"""returns the columns of a row that a task reads; raises ValueError with a description of the first invalid column"""
 
 OWN_COLUMNS = ("question", "choices", "answer")
 OWN_QUESTIONS = "1.0"
@@ -42,19 +42,19 @@ class TaskSource:
 
 def check_question(row: Row) -> Row:
     """Return a user's question, its choices, and the index of the right choice as the answer."""
-    question, choices, answer = _select(row, OWN_COLUMNS).values()
+    question, choices, answer = _select_columns(row, OWN_COLUMNS).values()
     if not isinstance(question, str):
-        raise _wrong(row, "question", "text")
+        raise _column_error(row, "question", "text")
     are_texts = isinstance(choices, list) and all(isinstance(choice, str) and choice.strip() for choice in choices)
     if not are_texts or len(choices) < 2 or len(set(choices)) < len(choices):
-        raise _wrong(row, "choices", "a list of at least 2 different texts, none of them empty")
+        raise _column_error(row, "choices", "a list of at least 2 different texts, none of them empty")
     indices = range(len(choices))
     if isinstance(answer, str):
         if answer not in choices:
-            raise _wrong(row, "answer", f"one of {safe_parsing.sentence(', '.join(choices), _LISTED)}")
+            raise _column_error(row, "answer", f"one of {safe_parsing.sentence(', '.join(choices), _LISTED)}")
         answer = choices.index(answer)
     elif type(answer) is not int or answer not in indices:
-        raise _wrong(row, "answer", f"a number from 0 to {indices[-1]}")
+        raise _column_error(row, "answer", f"a number from 0 to {indices[-1]}")
     return {"question": question, "choices": choices, "answer": answer}
 
 
@@ -73,21 +73,21 @@ class StandardTask:
 
     def check_row(self, row: Row) -> Row:
         """Return the columns of a row. Raises ValueError if one is missing or the answer is invalid."""
-        selected, column = _select(row, self.columns), self.columns[-1]
+        selected, column = _select_columns(row, self.columns), self.columns[-1]
         try:
             answers = self.answers(row)
         except (KeyError, TypeError) as error:
-            raise ValueError("has no choices as the hub's rows have them: see docs/tasks.md") from error
+            raise ValueError("has no choices in the format of the hub's rows: see docs/tasks.md") from error
         # some rows of the hub have a space before the answer
         types = {type(answer) for answer in answers}
         forms = (form for form in (row[column], str(row[column]).lstrip()) if type(form) in types and form in answers)
         answer = next(forms, None)
         if answer is None:
-            raise _wrong(row, column, f"one of {safe_parsing.sentence(', '.join(map(str, answers)), _LISTED)}")
+            raise _column_error(row, column, f"one of {safe_parsing.sentence(', '.join(map(str, answers)), _LISTED)}")
         return selected | {column: answer}
 
 
-def _select(row: Row, names: tuple[str, ...]) -> Row:
+def _select_columns(row: Row, names: tuple[str, ...]) -> Row:
     missing = [repr(name) for name in names if row.get(name) is None]
     if missing:
         present = safe_parsing.sentence(", ".join(map(str, row)) or "none", _LISTED)
@@ -95,7 +95,7 @@ def _select(row: Row, names: tuple[str, ...]) -> Row:
     return {name: row[name] for name in names}
 
 
-def _wrong(row: Row, name: str, rule: str) -> ValueError:
+def _column_error(row: Row, name: str, rule: str) -> ValueError:
     return ValueError(f"holds {quote(row[name], 60)} in the column {name!r}, which must be {rule}")
 
 

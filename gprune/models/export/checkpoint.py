@@ -1,11 +1,11 @@
 """Save pruned models as folders that other tools load, read them back, and check that they are unchanged.
 
-A folder holds safetensors, a configuration, the tokenizer, a model card and ``pruning.json``. Where layers differ
-in width, it also holds the modelling file that builds such layers: it loads with ``trust_remote_code=True`` where
-this project is not installed, and with plain ``from_pretrained`` after ``register()``. A model whose layers all
-have the same width is an ordinary one (`ordinary`), which loads by plain ``from_pretrained`` anywhere.
+A folder holds safetensors, a configuration, the tokenizer, a model card and ``pruning.json``. If the layers differ in
+width, it also holds the modelling file that builds such layers. The folder then loads with ``trust_remote_code=True``
+on any machine, and with plain ``from_pretrained`` after ``register()``. A model whose layers all have the same width
+is saved as a stock transformers model (`ordinary`), which plain ``from_pretrained`` loads anywhere.
 
-A saved model is compared with the live one, and later with the logits in its folder.
+A saved model is compared with the model in memory, and when it is loaded later with the logits in its folder.
 """
 
 import contextlib
@@ -51,10 +51,10 @@ def register_classes() -> None:
 
 
 def as_loaded(model: Any, layout: Layout) -> Any:
-    """Return a narrowed model of its family's own class as its saved folder will load, with the same weights.
+    """Return a narrowed model in the class with which its saved folder will load, with the same weights.
 
-    That is an ordinary model where one holds these weights, else the model itself, turned into our class. A model
-    that runs code of its own is returned as it is.
+    The result is a stock transformers model if one can hold these weights, else the model itself, converted to our
+    class. A model with custom code is returned unchanged.
     """
     model_class = modeling_gprune.classes_of(model.config.model_type)
     if type(model) is not model_class.dense_class:
@@ -67,7 +67,7 @@ def as_loaded(model: Any, layout: Layout) -> Any:
     for name, value in fields.items():
         setattr(model.config, name, value)
     if layout.text:
-        # weights are saved by the names that they have here, not by those of the dense model's files
+        # weights are saved under their names in this model, not under those in the dense model's files
         model._weight_conversions = []
     return model
 
@@ -83,21 +83,20 @@ def save(
     accept: Callable[[nn.Module], None] | None = None,
     **facts: Any,
 ) -> Path:
-    """Save a cut model, read it back and compare the two; the folder appears whole or not at all.
+    """Save a cut model, read it back and compare both; if anything fails, no folder is left behind.
 
     Args:
         model: the model that ``gprune.pruning.surgery.cut`` returned. Recovery is merged here, not before.
-        tokenizer: that of the dense model, or None.
-        folder: a folder that does not exist or is empty. It is returned as an absolute path.
-        pruned: masks and repairs of the model, and what recovery has learned.
+        tokenizer: the tokenizer of the dense model, or None.
+        folder: a folder that does not exist or is empty.
+        pruned: masks, repairs and recovery of the model.
         figures: perplexities for the model card.
-        ids: tokens at which logits are compared; spread over the vocabulary where left out.
-        accept: raises CheckpointError if the model read back is not the one that was measured.
-        facts: fields of `PruningRecord`: source and fingerprint of the dense model, and run, study and trained where
-            they are known.
+        ids: tokens of the input at which logits are compared; by default spread over the vocabulary.
+        accept: called with the model that was read back; raises CheckpointError if it is not the measured model.
+        facts: fields of `PruningRecord`: source and fingerprint of the dense model; run, study and trained if known.
 
-    Raises CheckpointError if the folder is taken, the disk is full, or the saved model does not read back as it
-    was.
+    Returns the absolute path of the folder. Raises CheckpointError if the folder is not empty, the disk is full, or
+    the model that is read back differs from the saved one.
     """
     folder = Path(folder).absolute()
     pruned, layout = PrunedModel.of(pruned), dense_layout(model)
@@ -119,7 +118,7 @@ def save(
 
 
 def load_verified(folder: Path) -> nn.Module:
-    """Load a checkpoint on the CPU, in the number type of the file, and compare it with its ``pruning.json``.
+    """Load a checkpoint on the CPU in its stored number type, and compare its logits with its ``pruning.json``.
 
     Raises CheckpointError if a file is missing, damaged or changed.
     """
@@ -137,7 +136,7 @@ def load_verified(folder: Path) -> nn.Module:
 
 
 def _read_beside(folder: Path, live: Any) -> nn.Module:
-    """Load a checkpoint in the number type of the live model, and on its device if both fit there."""
+    """Load a checkpoint in the number type of the live model, and on the same device if both models fit there."""
     model = _read(folder, live.dtype)
     try:
         return move(model, live.device)
@@ -151,7 +150,7 @@ def _read_beside(folder: Path, live: Any) -> nn.Module:
 def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
     model_type = str(identity.configuration(folder).get("model_type"))
     model_class = modeling_gprune.classes_of(dense_type(model_type))
-    # reading the files finds truncated and damaged ones
+    # the files are read because this detects truncated and damaged files
     weight_headers.tensors(identity.weight_files(folder))
     loader = model_class if model_type.startswith(PRUNED_PREFIX) else model_class.dense_class
     return read_model(loader, folder, dtype=dtype).requires_grad_(False)
@@ -193,9 +192,9 @@ def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
 
 
 def probe(model: Any, tokens: Sequence[int] = ()) -> tuple[list[int], list[float]]:
-    """Return token ids and the logits after the last of them, at tokens spread over the vocabulary.
+    """Return the ids of an input and the next-token logits after it, for tokens spread over the vocabulary.
 
-    Without `tokens` the ids are spread over the vocabulary as well.
+    `tokens` are the ids of the input; by default they are spread over the vocabulary as well.
     """
     vocabulary = model.get_input_embeddings().num_embeddings
     tokens = list(tokens) or torch.linspace(0, vocabulary - 1, _PROBE_TOKENS).long().tolist()
@@ -211,7 +210,7 @@ def _logits(model: Any, tokens: Sequence[int]) -> torch.Tensor:
 
 
 def require_same_tensors(live: Any, loaded: Any) -> None:
-    """Raise CheckpointError if a tensor of two models is missing, extra or differs in a bit."""
+    """Raise CheckpointError if the tensors of two models are not identical in names and bits."""
     expected, actual = live.state_dict(), loaded.state_dict()
     for name in sorted(expected.keys() | actual.keys()):
         if (
@@ -223,17 +222,17 @@ def require_same_tensors(live: Any, loaded: Any) -> None:
 
 
 def require_same_logits(live: Any, loaded: Any, tokens: Sequence[int]) -> None:
-    """Raise CheckpointError if two models of one number type answer some tokens differently beyond rounding."""
+    """Raise CheckpointError if the logits of two models of one number type differ by more than rounding."""
     _require_close(_logits(live, tokens), _logits(loaded, tokens), live)
 
 
 def require_answer(model: Any, tokens: Sequence[int], logits: Sequence[float]) -> None:
-    """Raise CheckpointError if a model does not answer a probe as it did when it was saved."""
+    """Raise CheckpointError if the logits of a model differ from the `logits` that were stored when it was saved."""
     _require_close(torch.tensor(logits), torch.tensor(probe(model, tokens)[1]), model)
 
 
 def require_same_tokens(tokenizer: Any, folder: Path) -> None:
-    """Raise CheckpointError if the tokenizer in a folder splits a text with accents and spaces differently."""
+    """Raise CheckpointError if the tokenizer in a folder splits a sample text differently than `tokenizer`."""
     if tokenizer is None:
         return
     expected = tokenizer(_PROBE_TEXT).input_ids

@@ -1,13 +1,13 @@
-"""Write a pruned model as a GGUF file for llama.cpp, whose vocabulary splits text as the model's own tokenizer does.
+"""Write a pruned model as a GGUF file for llama.cpp, with a vocabulary that splits text like the model's tokenizer.
 
-The file has the architecture ``deci``, which llama.cpp builds with another number of heads, key/value heads and FFN
-neurons in every layer. Needs the package ``gguf`` (requirements-gguf.txt).
+The file has the architecture ``deci``, in which every layer has its own number of heads, key/value heads and FFN
+neurons. Needs the package ``gguf`` (requirements-gguf.txt).
 
 llama.cpp has two kinds of byte-pair encoding: SentencePiece's, with a score for each token, and the byte-level one,
-with a list of merges and one of its built-in splittings. A tokenizer that it would read otherwise is refused, because
-a model that gets other tokens only seems to be bad. ``gguf.SpecialVocab`` guesses from the files which tokens are added
-to a text, and does not say that a token is not added, which llama.cpp then adds by default. Here both are observed on a
-text.
+with a list of merges and one of its built-in patterns for splitting text. If llama.cpp would split text differently,
+the tokenizer is refused, because a model that gets wrong tokens gives wrong answers without an error.
+``gguf.SpecialVocab`` guesses from the files which tokens are added to a text. It does not store that a token is not
+added, and llama.cpp then adds it by default. Here the added tokens are determined by encoding a text.
 """
 
 import re
@@ -31,7 +31,7 @@ from gprune.system.errors import CheckpointError
 from gprune.system.progress import Progress, silent
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
-"""Kinds of token, as GGUF numbers them."""
+"""GGUF's numbers of the kinds of tokens"""
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 _NEVER_MERGED = -1e6
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
@@ -49,13 +49,13 @@ _PATTERNS = {
         True,
     ): "tekken",
 }
-"""llama.cpp's name of a splitting: by its regular expression, and whether whole words go before merges"""
+"""llama.cpp's names of splittings, by regular expression and by True if whole words take precedence over merges"""
 ARCHITECTURE = "deci"
 _STEPS = 4
 Tensors = Callable[[], Iterator[tuple[str, Array]]]
 """yields every tensor under llama.cpp's name"""
 _ROTATED = ("self_attn.q_proj", "self_attn.k_proj")
-# Scalings of the rotary positions that divide each frequency by a constant.
+# types of rotary scaling that divide each frequency by a constant
 _ROPE_TYPES = ("default", "linear", "llama3")
 
 
@@ -72,15 +72,15 @@ class Vocabulary:
     kinds: list[int]
     """kind of every token"""
     scores: list[float] | None
-    """SentencePiece: which merge comes first; higher is earlier"""
+    """priorities of the merges of SentencePiece: higher merges first; None if byte-level"""
     merges: list[str] | None
-    """byte-level: the pairs in order, parted by a space"""
+    """pairs that a byte-level tokenizer merges, in order, each separated by a space; None for SentencePiece"""
     special: dict[str, int] = field(default_factory=dict)
-    """numbers of the tokens bos, eos, unk and pad"""
+    """ids of the tokens bos, eos, unk and pad"""
     flags: dict[str, bool] = field(default_factory=dict)
     """add_bos_token, add_eos_token and add_space_prefix"""
     chat_template: str | list[dict[str, str]] | None = None
-    """Jinja template of a conversation; several as name and template, of which llama.cpp takes `default`"""
+    """Jinja template of a conversation, or several with name and template; llama.cpp uses the one named `default`"""
 
     def add_to(self, writer: Any) -> None:
         """Add every field to a ``gguf.GGUFWriter``."""
@@ -103,8 +103,8 @@ class Vocabulary:
 def vocabulary_of(tokenizer: Any, size: int) -> Vocabulary:
     """Convert a tokenizer of transformers that has a ``backend_tokenizer``.
 
-    `size` is the rows of the model's embedding; those without a token become unused tokens. Raises
-    CheckpointError if llama.cpp would split text otherwise, or the embedding has too few rows.
+    `size` is the number of rows of the model's embedding; rows without a token become unused tokens. Raises
+    CheckpointError if llama.cpp would split text differently, or the embedding has too few rows.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -119,12 +119,12 @@ def vocabulary_of(tokenizer: Any, size: int) -> Vocabulary:
     tokens, kinds = _tokens(values, size)
     common: dict[str, Any] = {
         "special": _special(tokenizer),
-        "flags": _ends(tokenizer),
+        "flags": _added_tokens(tokenizer),
         "chat_template": _template(tokenizer),
     }
     if not model.get("byte_fallback"):
         pairs = [" ".join(pair) for pair in merges]
-        return Vocabulary("gpt2", _split(values), tokens, kinds, None, pairs, **common)
+        return Vocabulary("gpt2", _find_splitting(values), tokens, kinds, None, pairs, **common)
     scores = _scores(tokens, kinds, merges)
     common["flags"]["add_space_prefix"] = _space_prefix(values)
     return Vocabulary("llama", "default", tokens, kinds, scores, None, **common)
@@ -153,9 +153,9 @@ def _tokens(values: dict[str, Any], size: int) -> tuple[list[str], list[int]]:
 
 
 def _scores(tokens: list[str], kinds: list[int], merges: list[tuple[str, ...]]) -> list[float]:
-    """Return minus the index of the first merge that makes a token.
+    """Return the score of every token: minus the index of the first merge that produces it.
 
-    llama.cpp merges any two neighbours whose joined text is a token, so every such pair must be a merge.
+    llama.cpp merges any two neighbours whose joined text is a token. The tokenizer must therefore merge all such pairs.
     """
     normal = {text for text, kind in zip(tokens, kinds, strict=True) if kind == NORMAL}
     pairs = set(merges)
@@ -173,8 +173,8 @@ def _scores(tokens: list[str], kinds: list[int], merges: list[tuple[str, ...]]) 
     return [-float(rank[text]) if text in rank else _NEVER_MERGED for text in tokens]
 
 
-def _split(values: dict[str, Any]) -> str:
-    """Return llama.cpp's name for how a byte-level tokenizer splits text."""
+def _find_splitting(values: dict[str, Any]) -> str:
+    """Return llama.cpp's name of the pattern by which a byte-level tokenizer splits text."""
     pre_tokenizer = values.get("pre_tokenizer") or {}
     steps = pre_tokenizer.get("pretokenizers", [pre_tokenizer])
     ignores = bool(values["model"].get("ignore_merges"))
@@ -191,8 +191,8 @@ def _split(values: dict[str, Any]) -> str:
         if name is not None and (steps[0]["behavior"], steps[0]["invert"]) == ("Isolated", False):
             return name
     raise CheckpointError(
-        f"the tokenizer splits text by {' and '.join(map(str, kinds))} in a way that is none of llama.cpp's "
-        f"known ones ({', '.join(['gpt-2', 'smollm', *_PATTERNS.values()])})"
+        f"the tokenizer splits text by {' and '.join(map(str, kinds))} in a way that llama.cpp does not "
+        f"support ({', '.join(['gpt-2', 'smollm', *_PATTERNS.values()])})"
     )
 
 
@@ -209,7 +209,7 @@ def _special(tokenizer: Any) -> dict[str, int]:
     return {name: int(number) for name, number in numbers.items() if number is not None}
 
 
-def _ends(tokenizer: Any) -> dict[str, bool]:
+def _added_tokens(tokenizer: Any) -> dict[str, bool]:
     ids = tokenizer("a").input_ids
     return {"add_bos_token": ids[:1] == [tokenizer.bos_token_id], "add_eos_token": ids[-1:] == [tokenizer.eos_token_id]}
 
@@ -224,10 +224,10 @@ def _template(tokenizer: Any) -> str | list[dict[str, str]] | None:
 def save_gguf(folder: Path, file: Path, dtype: str = "float32", on_progress: Progress = silent) -> int:
     """Write a pruned checkpoint with its tokenizer as one GGUF file, read it back, and return its size in bytes.
 
-    `folder` is one that ``gprune.models.export.checkpoint.save`` made; `file` must not exist; `dtype` of the matrices
-    is float32 or float16, norms and biases are float32. Raises CheckpointError if the package is missing, the
-    checkpoint is damaged, llama.cpp has no place for a part of the model or of its tokenizer, the target is taken,
-    the disk is full, or the file does not read back as it was written. Nothing is left behind.
+    `folder` was written by ``gprune.models.export.checkpoint.save``; `file` must not exist. `dtype` is the number type
+    of the matrices, float32 or float16; norms and biases are float32. Raises CheckpointError if the package is missing,
+    the checkpoint is damaged, llama.cpp does not support a part of the model or its tokenizer, `file` exists, the disk
+    is full, or the file that is read back differs. After an error no file is left behind.
     """
     folder, file = Path(folder), Path(file).absolute()
     if find_spec("gguf") is None:
@@ -286,6 +286,7 @@ def _rope_factors(model: Any) -> Array | None:
 
 
 def _tensors(model: Any, factors: Array | None, dtype: np.dtype[Any]) -> Iterator[tuple[str, Array]]:
+    """Yield the tensors of a model under deci's names; `factors` are those of `_rope_factors`."""
     import gguf
 
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.DECI, len(model.model.layers))
@@ -298,14 +299,14 @@ def _tensors(model: Any, factors: Array | None, dtype: np.dtype[Any]) -> Iterato
             values = _interleave(values, model.model.layers[0].self_attn.head_dim)
         deci_name = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if deci_name is None:
-            raise CheckpointError(f"llama.cpp's deci architecture has no place for {name}")
+            raise CheckpointError(f"llama.cpp's deci architecture does not support the tensor {name}")
         yield deci_name, _convert_tensor(name, values, dtype)
     if factors is not None:
         yield "rope_freqs.weight", factors
 
 
 def _interleave(tensor: torch.Tensor, head_width: int) -> torch.Tensor:
-    """Reorder the rows of each head, so that channels that rotate together are neighbours, as in deci."""
+    """Return the rows of each head in the order of deci: the two channels that rotate together are neighbours."""
     halves = tensor.reshape(-1, 2, head_width // 2, *tensor.shape[1:])
     return halves.transpose(1, 2).reshape(tensor.shape)
 
@@ -347,7 +348,7 @@ def _add_shape(writer: Any, model: Any) -> None:
     group_size = ordinary.group_size(config)
     window = getattr(config, "sliding_window", None) or config.max_position_embeddings
     writer.add_block_count(len(layers))
-    # with a context of at most the window, windowed attention equals full attention
+    # the context is limited to the window, because windowed attention then equals full attention
     writer.add_context_length(min(window, config.max_position_embeddings))
     writer.add_embedding_length(config.hidden_size)
     neurons, groups = ordinary.widths(model, dense_layout(model))

@@ -1,8 +1,8 @@
 """Describe a pruned model in its folder: ``pruning.json`` for programs and ``README.md``, the model card, for people.
 
-``pruning.json`` lists which units of which dense model the folder holds, and how they were chosen. The card, in the
-form of the hub, states base model, licence, what was pruned and how, perplexities with the protocol that they were
-measured by, and how to load the model. Needs no torch.
+``pruning.json`` lists the dense model, its kept units, and how they were chosen. The card has the hub's format. It
+states the base model, the licence, what was pruned and how, the perplexities with their protocols, and how to load the
+model. Needs no torch.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json", "video_
 _LICENCE_FIELDS = ("license", "license_name", "license_link")
 _TEXTS = ("primary", "auxiliary", "substitute")
 _SETTINGS = ("metric", "retention", "seed")
-_PADDED = "An ordinary model: every layer is padded with zeros to the widest, and needs no code of its own."
-_ORDINARY = "An ordinary model: every layer has the same width, and none needs code of its own."
+_PADDED = "This is a stock transformers model without custom code: every layer is padded with zeros to the widest."
+_ORDINARY = "This is a stock transformers model without custom code: every layer has the same width."
 _UNEQUAL = "Layers differ in width"
-_EXACTLY = "Every layer has the same width, but no ordinary model has exactly these weights"
+_EXACTLY = "Every layer has the same width, but no stock transformers model has exactly these weights"
 _OF_ITS_OWN = (
     "{}, which `modeling_gprune.py` in this folder builds; it needs torch and "
     "transformers. After `import gprune` the model loads without `trust_remote_code`."
@@ -49,7 +49,7 @@ _OF_ITS_OWN = (
 
 
 class PruningRecord(BaseModel):
-    """Description of the pruning of an exported folder, with a short answer of its model to recognise it by."""
+    """Description of the pruning of an exported folder, with logits of its model, by which the model is recognised."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -69,9 +69,9 @@ class PruningRecord(BaseModel):
     recovery: str = ""
     """training after the repairs that is merged into the weights, such as "lora of rank 8\""""
     trained: bool = False
-    """whether the weights were changed after the cut, its repairs and its recovery"""
+    """True if the weights were changed after cut, repair and recovery"""
     padded: bool = False
-    """whether zeros fill every layer up to the widest"""
+    """True if every layer is padded with zeros to the widest"""
     neurons: int
     """FFN neurons of a dense layer"""
     key_value_groups: int
@@ -81,7 +81,7 @@ class PruningRecord(BaseModel):
     probe_tokens: list[NonNegativeInt]
     """token ids of a short input"""
     probe_logits: list[float]
-    """logits after its last token, at tokens spread evenly over the vocabulary"""
+    """next-token logits after that input, for tokens spread evenly over the vocabulary"""
     study: dict[str, Any] | None = None
 
     @classmethod
@@ -103,7 +103,7 @@ class PruningRecord(BaseModel):
 
     @model_validator(mode="after")
     def require_units(self) -> Self:
-        """Raise ValueError if a kept unit is none of its layer, or the two kinds have other layers."""
+        """Raise ValueError if a kept unit is out of range, or the two kinds of units differ in the number of layers."""
         for units, width in ((self.kept_neurons, self.neurons), (self.kept_key_value_groups, self.key_value_groups)):
             strangers = [unit for layer in units for unit in layer if not 0 <= unit < width]
             if strangers:
@@ -114,7 +114,7 @@ class PruningRecord(BaseModel):
 
     @cached_property
     def pruned(self) -> PrunedModel:
-        """Return masks and repairs; the folder does not contain the records that the repairs were made from."""
+        """Return masks and repairs, without the records from which the repairs were computed."""
         neurons = _mask(self.kept_neurons, self.neurons)
         groups = _mask(self.kept_key_value_groups, self.key_value_groups)
         masks = PruningMasks(self.method, neurons, groups, self.retention, self.target)
@@ -166,15 +166,15 @@ class Figure:
     perplexity: float
     standard_error: float
     dense: float | None
-    """of the dense model on the same windows, or None if it was not measured"""
+    """perplexity of the dense model on the same windows, or None if it was not measured"""
     protocol: str
-    """the stamp of the figure; see gprune.evaluation.protocol"""
+    """protocol of the measurement in one line; see gprune.evaluation.protocol"""
 
 
 def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = ()) -> None:
     """Write the model card of a folder that holds configuration and weights.
 
-    Licence files of the base model and what prepares images for it are copied beside it.
+    Licence files and image-processor files of the base model are copied into the folder.
     """
     from huggingface_hub import ModelCard
 
@@ -192,7 +192,7 @@ def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = ()) -
 
 
 def figures_of(folder: Path) -> tuple[Figure, ...]:
-    """Return the perplexities in a folder's card, without those of the base model."""
+    """Return the perplexities of the pruned model in a folder's card."""
     figures = []
     try:
         for result in card_header(folder)["model-index"][0]["results"]:
@@ -210,7 +210,7 @@ def without_folders(name: str) -> str:
 
 
 def card_header(folder: Path) -> dict[str, Any]:
-    """Return the fields at the head of a folder's card; nothing if they cannot be read."""
+    """Return the metadata fields of a folder's card; an empty dict if they cannot be read."""
     from huggingface_hub import metadata_load
 
     try:
@@ -256,17 +256,19 @@ def _eval_result(figure: Figure) -> Any:
 
 
 def _title(record: PruningRecord) -> str:
+    """Return the heading and the introduction of a card."""
     source = without_folders(record.source) or "a model"
     return (
         f"# {source}, pruned by {record.method} to {100 * record.retention:.3g}%\n\n"
         f"{source} without the FFN neurons and key/value groups that the method `{record.method}` of GPrune "
-        f"Studio {__version__} leaves out: {record.retention:.2%} of the linear weights of its decoder layers "
-        f"are kept ({100 * record.target:.4g}% were asked for). Embeddings, norms and head are those of "
+        f"Studio {__version__} removes: {record.retention:.2%} of the linear weights of its decoder layers "
+        f"are kept ({100 * record.target:.4g}% were requested). Embeddings, norms and head are those of "
         f"{source}."
     )
 
 
 def _pruning(folder: Path, record: PruningRecord) -> str:
+    """Return the section on what was pruned."""
     values = identity.configuration(folder)
     family = dense_type(values.get("model_type"))
     neurons, groups = record.widths
@@ -275,8 +277,8 @@ def _pruning(folder: Path, record: PruningRecord) -> str:
         ("family", FAMILIES[family].label if family in FAMILIES else family),
         ("parameters", f"{sum(tensor.numbers for tensor in identity.parameter_tensors(folder)):,}"),
         ("number type", _number_types(folder, _base_folder(record.source))),
-        ("FFN neurons a layer", f"{', '.join(map(str, neurons))} of {record.neurons}"),
-        ("key/value groups a layer", f"{', '.join(map(str, groups))} of {record.key_value_groups}"),
+        ("FFN neurons per layer", f"{', '.join(map(str, neurons))} of {record.neurons}"),
+        ("key/value groups per layer", f"{', '.join(map(str, groups))} of {record.key_value_groups}"),
         ("repair of the kept weights", record.pruned.repaired_by or "none"),
         ("trained after the cut", training),
         ("base model, SHA-256 of configuration and weights", f"`{record.fingerprint}`" if record.fingerprint else ""),
@@ -296,7 +298,7 @@ def _number_types(folder: Path, base: Path | None) -> str:
 
 def _perplexities(figures: Sequence[Figure]) -> str:
     if not figures:
-        return "## Perplexity\n\nNot measured, or not known where this card was written."
+        return "## Perplexity\n\nNo perplexity of this model was recorded."
     rows = [
         f"| {without_folders(figure.text)} | {figure.perplexity:.2f} ± {figure.standard_error:.2f} | "
         f"{'–' if figure.dense is None else f'{figure.dense:.2f}'} |"
@@ -308,6 +310,7 @@ def _perplexities(figures: Sequence[Figure]) -> str:
 
 
 def _loading(folder: Path, record: PruningRecord) -> str:
+    """Return the section on how to load the model."""
     model_type = str(identity.configuration(folder).get("model_type"))
     needs_code = model_type.startswith(PRUNED_PREFIX)
     option = ", trust_remote_code=True" if needs_code else ""
@@ -331,9 +334,9 @@ def _loading(folder: Path, record: PruningRecord) -> str:
 def _licence(licence: dict[str, str], source: str) -> str:
     name = licence.get("license_name") or licence.get("license")
     sentence = (
-        f"That of {without_folders(source)}: {name}."
+        f"The licence of {without_folders(source)} applies: {name}."
         if name
-        else f"The licence of {without_folders(source) or 'the base model'} holds for this model too. It was not "
-        "named where this card was written: look it up before you pass the model on."
+        else f"The licence of {without_folders(source) or 'the base model'} applies to this model too. It is "
+        "not recorded here: look it up before you share the model."
     )
     return f"## Licence\n\n{sentence}"

@@ -4,10 +4,10 @@ This file travels with every pruned checkpoint and needs torch and transformers 
 
     AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
 
-The configuration is that of the dense family with more fields. Its ``intermediate_size``,
-``num_attention_heads`` and ``num_key_value_heads`` are those of the dense model. The classes of a family,
-``GpruneLlamaConfig`` and ``GpruneLlamaForCausalLM`` or their like, are made of the family's own when they are
-asked for: each layer is built as the dense one and narrowed by a table of where its units stand.
+The configuration is that of the dense family with additional fields. Its ``intermediate_size``,
+``num_attention_heads`` and ``num_key_value_heads`` are those of the dense model. The classes of a family, such as
+``GpruneLlamaConfig`` and ``GpruneLlamaForCausalLM``, are derived from the family's classes at first access. Each
+layer is built as a dense layer and narrowed by a table of the positions of its units.
 """
 
 import copy
@@ -26,19 +26,19 @@ FIELDS: dict[str, tuple[Any, Any]] = {
     # whether the attention output projections have a bias, and the down projections
     "o_proj_bias": (bool, False),
     "down_proj_bias": (bool, False),
-    # where units stand in a layer: [path, axis, units]
+    # positions of the units in a layer: [path, axis, units]
     "unit_slices": (list | None, None),
     # attributes of a layer that hold numbers of units: [path, unit]
     "unit_counts": (list | None, None),
 }
-"""What a configuration has beside the dense one's fields: type and default."""
+"""Fields that the configuration adds to those of the dense model: type and default."""
 
 
 class KeptUnits:
-    """Indices of the units of a layer that stay."""
+    """Indices of the kept units of a layer."""
 
     def __init__(self, neurons: torch.Tensor, groups: torch.Tensor, dense: tuple[int, int, int, int]) -> None:
-        """Store the indices of the units that stay.
+        """Store the indices of the kept units.
 
         Args:
             neurons: (kept,) int64 of FFN neurons.
@@ -59,7 +59,7 @@ class KeptUnits:
         self.dense = dict(zip(self.index, sizes, strict=True))
 
     def joined(self, units: list[str]) -> torch.Tensor:
-        """(kept,) indices where these units stand one after the other."""
+        """Return the (kept,) indices along an axis on which these kinds of units are concatenated."""
         parts, start = [], 0
         for unit in units:
             parts.append(self.index[unit] + start)
@@ -68,15 +68,15 @@ class KeptUnits:
 
 
 def _spread(index: torch.Tensor, size: int) -> torch.Tensor:
-    """The members of blocks of one size, by the indices of the blocks."""
+    """Return the indices of all members of the blocks at `index`; each block has `size` members."""
     return (index[:, None] * size + torch.arange(size, device=index.device)).flatten()
 
 
 class ConfigView:
-    """A configuration in which some values are others, for a layer that reads its own widths there."""
+    """View of a configuration with some values replaced, for a layer that reads its widths from it."""
 
     def __init__(self, config: Any, values: dict[str, int]) -> None:
-        """Everything but `values` is read from the configuration, now and later."""
+        """Store the configuration, from which all values except `values` are read."""
         self.__dict__.update(_config=config, **values)
 
     def __getattr__(self, name: str) -> Any:
@@ -91,7 +91,7 @@ class ConfigView:
 
 
 def narrow(layer: nn.Module, slices: list[Any], counts: list[Any], remaining: KeptUnits) -> None:
-    """Keep only the remaining units of a layer, in place; changed weights are new parameters."""
+    """Remove all but the remaining units of a layer in place; narrowed weights become new parameters."""
     for path, axis, units in slices:
         module: Any = _module(layer, path)
         if module is None:
@@ -118,6 +118,7 @@ def _narrow_weights(module: Any, axis: int, index: torch.Tensor) -> None:
 
 
 def _set_count(layer: nn.Module, path: str, count: int) -> None:
+    """Set the attribute at a dotted path to a number of units, or override it in the configuration of a module."""
     *owner, name = path.split(".")
     through_config = owner[-1] == "config"
     module: Any = _module(layer, ".".join(owner[:-1] if through_config else owner))
@@ -137,7 +138,7 @@ def _module(layer: nn.Module, path: str) -> nn.Module | None:
 
 
 class UnequalLayers:
-    """Builds each decoder layer at its own width; comes before the family's causal language model."""
+    """Base class that builds each decoder layer at its own width; it precedes the family's class among the bases."""
 
     dense_class: Any
     model: Any
@@ -147,7 +148,7 @@ class UnequalLayers:
         """Build the family's model without layers, then the layers one by one.
 
         Raises:
-            ValueError: the widths are missing or not one for each layer.
+            ValueError: the widths are missing or their number is not that of the layers.
         """
         text = config.get_text_config()
         layers = text.num_hidden_layers
@@ -167,7 +168,7 @@ class UnequalLayers:
 
 
 def _decoder(model: Any) -> Any:
-    """The part of a causal language model that has the layers; others may stand beside it."""
+    """Return the part of a causal language model that has the layers; a multimodal model has other parts too."""
     return getattr(model.model, "language_model", model.model)
 
 
@@ -180,7 +181,7 @@ def _with_layers(config: Any, count: int) -> Any:
 
 
 def _layer(kind: Any, config: Any, index: int) -> Any:
-    """A layer of the family, narrowed to the widths that the configuration names."""
+    """Return a layer of the family, narrowed to the widths in the configuration."""
     text = config.get_text_config()
     layer = kind(text, index)
     width = layer.self_attn.head_dim
@@ -198,20 +199,20 @@ def _layer(kind: Any, config: Any, index: int) -> Any:
 
 
 def classes_of(family: str) -> Any:
-    """The causal language model class of a pruned family, whose ``config_class`` is its configuration's.
+    """Return the causal language model class of a pruned family; its ``config_class`` is the configuration class.
 
     Raises:
-        KeyError: this transformers has no such family.
+        KeyError: this version of transformers has no such family.
     """
     from transformers.models.auto import modeling_auto
 
     if family not in _CLASSES:
         config: Any = configuration_auto.CONFIG_MAPPING[family]
-        # what holds a language model beside other parts is often none by itself
+        # a class with a language model and other parts is often not registered as a causal language model
         mappings = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
         model: Any = next(mapping[config] for mapping in mappings if config in mapping)
         fields = {name: default for name, (_, default) in FIELDS.items()}
-        # saved by anybody, a folder gets this file and names it
+        # every saved folder gets a copy of this file, and its configuration refers to it
         attributes = {"model_type": PREFIX + family, "__module__": __name__, "_auto_class": "AutoConfig", **fields}
         attributes |= {"__annotations__": {name: kind for name, (kind, _) in FIELDS.items()}}
         config_class = type(f"Gprune{config.__name__}", (config,), attributes)

@@ -1,9 +1,9 @@
 """Find the stock model that equals a pruned model with layers of one width.
 
-Ordinary families have one FFN width and one number of key/value groups for all layers. A pruned model with equal
-widths is one of them, only narrower, and needs no code of ours. Biases that a repair has added need
-a configuration of the family that has biases there; its other biases are zero. If the family has none, or does not
-allow the number of heads, another family with the same computation may hold the model.
+Stock models have one FFN width and one number of key/value groups for all layers. A pruned model with equal widths is a
+narrower stock model and needs no custom code. If a repair has added biases, the configuration of the family must allow
+biases there; biases that the pruned model lacks are zero. If the family does not allow them, or does not allow the
+number of heads, another family with the same computation may hold the model.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _TWINS: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("llama", {"attention_bias": True, "mlp_bias": True}),
     "qwen2": ("llama", {"attention_bias": True, "mlp_bias": True}),
 }
-"""the family that computes what another does where no window is in use, and what its configuration adds"""
+"""by family: another family with the same computation if no window is used, and the fields that it adds"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class StockModel:
 
 
 def widths(model: Any, layout: Layout) -> tuple[list[int], list[int]]:
-    """Return FFN neurons and key/value groups of every layer of a pruned model; 1 group without `layout.heads`."""
+    """Return the FFN neurons and key/value groups of every layer; 1 group if `layout.heads` is False."""
     layers = list(model.get_submodule(layout.layers).children())
     neurons = [layer.get_submodule(layout.down_proj).in_features for layer in layers]
     if not layout.heads:
@@ -52,21 +52,21 @@ def widths(model: Any, layout: Layout) -> tuple[list[int], list[int]]:
 
 
 def head_width(model: Any, layout: Layout) -> int:
-    """Return the channels of a head."""
+    """Return the number of channels of a head."""
     first_layer = next(iter(model.get_submodule(layout.layers).children()))
     return int(first_layer.get_submodule(layout.attention).head_dim)
 
 
 def group_size(config: Any) -> int:
-    """Return the query heads of a key/value group."""
+    """Return the number of query heads of a key/value group."""
     return int(config.num_attention_heads // config.num_key_value_heads)
 
 
 def find_stock_model(model: Any, layout: Layout) -> StockModel | None:
     """Find the stock model that has exactly the weights of a pruned one, apart from biases of zero.
 
-    `model` is of an own class of the family, or of ours. None if layers differ in width, other parts stand beside
-    the language model, or no family has a place for every weight.
+    The class of `model` is that of its family or one of ours. Returns None if layers differ in width, the model has
+    parts besides the language model, or no family has a parameter for every weight.
     """
     neurons, groups = widths(model, layout)
     if layout.text or len(set(neurons)) > 1 or len(set(groups)) > 1:
@@ -108,12 +108,12 @@ def to_stock_model(model: Any, layout: Layout) -> Any:
 
 
 def has_own_class(model: Any) -> bool:
-    """Return True for a model of one of our classes, which stock models do not need."""
+    """Return True if the class of a model is one of ours, not a stock class."""
     return str(model.config.model_type).startswith(PRUNED_PREFIX)
 
 
 def stock_candidates(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield families that may hold a model, with values of their configurations, the nearest first."""
+    """Yield families that may hold a model, with the values of their configurations; its own family is first."""
     config, family = model.config, dense_type(model.config.model_type)
     ignored = (*modeling_gprune.FIELDS, *_DERIVED_FIELDS)
     values = {name: value for name, value in config.to_dict().items() if name not in ignored}
@@ -126,7 +126,7 @@ def stock_candidates(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _uses_window(config: Any) -> bool:
-    """Return True if a model uses a window; without one, mistral and qwen2 compute what llama computes."""
+    """Return True if a model uses a sliding window; without it, mistral and qwen2 compute the same as llama."""
     window = getattr(config, "sliding_window", None)
     if dense_type(config.model_type) == "mistral":
         return window is not None and window < config.max_position_embeddings
@@ -137,12 +137,12 @@ def stock_config(family: str, values: dict[str, Any]) -> Any:
     """Return a stock configuration. Raise CheckpointError if the family does not accept these values."""
     from transformers import AutoConfig
 
-    with as_checkpoint_error(f"no ordinary {family} configuration holds this model"):
+    with as_checkpoint_error(f"no stock {family} configuration fits this model"):
         return AutoConfig.for_model(family, **values)
 
 
 def empty_model(config: Any, dtype: torch.dtype, **options: Any) -> Any:
-    """Return a stock model without memory for its weights; `options` are those of ``from_config``."""
+    """Return a stock model whose weights have no memory; `options` are passed to ``from_config``."""
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
@@ -150,8 +150,8 @@ def empty_model(config: Any, dtype: torch.dtype, **options: Any) -> Any:
 
 
 def _added_biases(model: Any, config: Any) -> tuple[str, ...] | None:
-    """Return the biases that the stock model has and this one lacks, or None if other tensors differ."""
-    with as_checkpoint_error(f"no ordinary {config.model_type} model holds this one"):
+    """Return the biases that only the stock model has, or None if any other tensors differ."""
+    with as_checkpoint_error(f"no stock {config.model_type} model fits this model"):
         expected = empty_model(config, model.dtype).state_dict()
     tensors = model.state_dict()
     extra_tensors = tuple(name for name in expected if name not in tensors)
@@ -165,7 +165,7 @@ def _zeros(model: Any, biases: tuple[str, ...]) -> dict[str, torch.Tensor]:
 
 
 def _rebuild(model: Any, stock: StockModel) -> Any:
-    """Build a stock model of another family on the weights of this one."""
+    """Return a stock model of another family that shares the weights of `model`."""
     rebuilt = empty_model(stock.config, model.dtype, attn_implementation=model.config._attn_implementation)
     rebuilt.load_state_dict(model.state_dict() | _zeros(model, stock.added_biases), assign=True)
     for name, buffer in model.named_buffers():

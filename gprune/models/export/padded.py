@@ -1,9 +1,9 @@
-"""Pad a pruned model with zeros, so that it loads as an ordinary one without code of ours.
+"""Pad a pruned model with zeros, so that it loads as a stock transformers model without custom code.
 
-Ordinary families have one FFN width and one number of key/value groups for all layers. Every layer is padded to the
-widest: a padded neuron has zero weights, a padded group zero queries, keys, values and output columns, so that each
-contributes exactly nothing. The outputs stay; a part of what pruning has saved is lost. A model whose layers all
-have the same width is an ordinary one already (`ordinary`): nothing is added to it.
+Stock models have one FFN width and one number of key/value groups for all layers. Every layer is padded to the
+widest. A padded neuron has zero weights; a padded group has zero queries, keys, values and output columns. Each adds
+exactly zero, so the outputs do not change, but part of the saved memory and time is lost. A model whose layers all have
+the same width is saved as a stock model without padding (`ordinary`).
 """
 
 from pathlib import Path
@@ -25,11 +25,11 @@ _STEPS = 4
 
 
 def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> Path:
-    """Save a pruned checkpoint as an ordinary model, read it back and compare the two; return the absolute path.
+    """Save a pruned checkpoint as a padded stock model, read it back and compare both; return the absolute path.
 
-    `folder_in` is one that ``gprune.models.export.checkpoint.save`` made; `folder_out` must not exist, or be empty.
-    Raises CheckpointError if the checkpoint is damaged, no ordinary family can hold it, the target is taken, the
-    disk is full, or the saved model does not give the same logits. Nothing is left behind.
+    `folder_in` was written by ``gprune.models.export.checkpoint.save``; `folder_out` must be empty or not exist. Raises
+    CheckpointError if the checkpoint is damaged, no stock family can hold it, `folder_out` is not empty, the disk is
+    full, or the saved model gives other logits. After an error no file is left behind.
     """
     from transformers import AutoModelForCausalLM
 
@@ -75,13 +75,13 @@ def _padded_config(pruned: Any, repaired_by: str) -> Any:
         if biases <= ordinary.empty_model(padded, pruned.dtype).state_dict().keys():
             return padded
     raise CheckpointError(
-        f"an ordinary {dense_type(config.model_type)} model has no bias in o_proj and down_proj, where {repaired_by} "
-        f"puts them: use the pruned folder itself, or prune without {repaired_by}"
+        f"a stock {dense_type(config.model_type)} model has no bias in o_proj and down_proj, where {repaired_by} "
+        f"adds it: use the pruned folder itself, or prune without {repaired_by}"
     )
 
 
 def _head_counts(family: str, config: Any) -> dict[str, int]:
-    """Return the most key/value groups of a layer, or the next number that the family accepts."""
+    """Return the head counts of the padded model: those of the widest layer, or the next that the family accepts."""
     groups, group_size = max(config.key_value_groups), ordinary.group_size(config)
     if not FAMILIES[family].free_heads:
         groups = config.num_key_value_heads
@@ -92,7 +92,7 @@ def _head_counts(family: str, config: Any) -> dict[str, int]:
 
 
 def _fill(padded: Any, pruned: Any) -> None:
-    """Give an empty model the weights of the pruned one; rows and columns beyond them are zero."""
+    """Copy the weights of the pruned model into an empty one; additional rows and columns are zero."""
     layout = dense_layout(pruned)
     tensors, filled, fused = pruned.state_dict(), {}, _fused_rows(padded, pruned)
     optional = tuple(f".{part.path}." for part in layout.slices if part.optional)
@@ -113,11 +113,11 @@ def _fill(padded: Any, pruned: Any) -> None:
 
 
 def _fused_rows(padded: Any, pruned: Any) -> dict[str, torch.Tensor]:
-    """Return the rows in the padded model of every map with several parts, by the names of its weights."""
-    wide, rows = padded.config, {}
+    """Return, by weight name, the rows of the padded model that hold the pruned rows of every fused map."""
+    padded_config, rows = padded.config, {}
     layout = dense_layout(pruned)
     sizes = ordinary.group_size(pruned.config), ordinary.head_width(pruned, layout)
-    dense = wide.intermediate_size, wide.num_key_value_heads, *sizes
+    dense = padded_config.intermediate_size, padded_config.num_key_value_heads, *sizes
     for layer, widths in enumerate(zip(*ordinary.widths(pruned, layout), strict=True)):
         neurons, groups = (torch.arange(width) for width in widths)
         remaining = KeptUnits(neurons, groups, dense)

@@ -1,6 +1,6 @@
-"""Write exports under a temporary name next to their target, so that transformers 4.x reads them too.
+"""Write exports that transformers 4.x and 5 can read, under a temporary name until they are complete.
 
-They are renamed when they are complete. transformers 4.x has other names for some values.
+The temporary path is next to the target. transformers 4.x has other names for some configuration values.
 """
 
 import json
@@ -25,7 +25,7 @@ _TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
 
 def require_free_space(target: Path, size: int) -> None:
-    """Raise CheckpointError if an absolute path is taken, or the disk has fewer bytes left than `size`."""
+    """Raise CheckpointError if an absolute path is in use, or the disk has less than `size` bytes free."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CheckpointError(f"{str(target)!r} already holds something: choose a new folder or file name")
     remedy = "free some space or choose another folder"
@@ -34,10 +34,10 @@ def require_free_space(target: Path, size: int) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder to write into; it gets its name when the context ends without an error.
+    """Yield an empty temporary folder; it is renamed to `folder` when the context ends without an error.
 
-    `folder` is an absolute path that ``require_free_space`` has checked. Raises CheckpointError, one sentence, for
-    any error inside. Nothing is left behind.
+    `folder` is an absolute path that ``require_free_space`` has checked. Converts any error inside the context into a
+    CheckpointError with one sentence, and removes the temporary folder.
     """
     partial = temporary_path(folder)
     try:
@@ -53,7 +53,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(file: Path) -> Iterator[Path]:
-    """Yield a temporary path for one file, which is renamed at the end; for errors see `new_folder`."""
+    """Yield a temporary path for a file that is renamed to `file` at the end; for errors see `new_folder`."""
     with as_checkpoint_error(f"the model cannot be saved as {str(file)!r}"):
         file.parent.mkdir(parents=True, exist_ok=True)
         with replace_file(file) as partial:
@@ -74,7 +74,7 @@ def as_checkpoint_error(context: str) -> Iterator[None]:
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write configuration, weights and, if there is one, the tokenizer of a model."""
+    """Write configuration and weights of a model, and its tokenizer unless it is None."""
     with quiet():
         model.save_pretrained(folder)
     if tokenizer is not None:
@@ -83,9 +83,9 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def add_older_rope_fields(folder: Path) -> None:
-    """Write rotary parameters to ``config.json`` in the fields of transformers 4.x as well.
+    """Add the rotary parameters to ``config.json`` in the fields of transformers 4.x as well.
 
-    Without ``rope_theta`` at the top, 4.x takes a base of 10,000 and says nothing.
+    If ``rope_theta`` is missing at the top level, 4.x silently uses a base of 10,000.
     """
     path = folder / identity.CONFIG_FILE
     values = safe_parsing.json_file(path, f"{path.name} of the saved model", finite=False)
@@ -96,12 +96,12 @@ def add_older_rope_fields(folder: Path) -> None:
 
 
 def older_rope_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``rope_parameters`` under the names of transformers 4.x."""
+    """Return the values of ``rope_parameters`` under their names in transformers 4.x."""
     parameters = values.get("rope_parameters")
     if not isinstance(parameters, Mapping):
         return {}
     if "full_attention" in parameters:
-        # Gemma 3: one base for windowed layers, another with a scaling for the others
+        # Gemma 3 has one base for windowed layers, and another base with a scaling for all other layers
         local = parameters.get("sliding_attention") or {}
         fields = older_rope_fields({"rope_parameters": parameters["full_attention"]})
         return fields | ({"rope_local_base_freq": local["rope_theta"]} if "rope_theta" in local else {})
@@ -116,9 +116,9 @@ def older_rope_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Write a tokenizer: the files that it was read from as they are, or its own if it was changed since.
+    """Write a tokenizer: copy its source files, or save it anew if it was changed after loading.
 
-    Saved anew, the files name a class that transformers 4.x does not have.
+    Files that are saved anew name a class that transformers 4.x lacks, so the name is replaced.
     """
     source = Path(str(getattr(tokenizer, "name_or_path", "")))
     names = (*identity.TOKENIZER_FILES, *_TEMPLATES)
@@ -138,7 +138,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
 
 
 def _name_class_of_both(folder: Path) -> None:
-    """Name the tokenizer's class as both versions know it."""
+    """Replace the class of the tokenizer by the name that both versions of transformers accept."""
     path = folder / _TOKENIZER_CONFIG
     if not path.is_file():
         return

@@ -105,7 +105,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
         decoder, speed_settings = work.decoder, measurement.preset(study.evaluation.speed)
         if decoder.is_mapped:
             raise MethodError("speed is measured on one device: set device cuda:0 and offload off, or speed none")
-        fitting = measurement.fitting(decoder.config, speed_settings)
+        fitting = measurement.fit_preset(decoder.config, speed_settings)
         device_facts = {"device": str(decoder.device), "dtype": work.inputs.precision}
         speed_settings = measurement.with_changes(speed_settings, **device_facts, **fitting)
         work.release_model()

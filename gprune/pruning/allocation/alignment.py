@@ -9,9 +9,10 @@ from gprune.records import Array, ModelShape, PruningMasks, budget
 
 
 def align_widths(masks: PruningMasks, margins: Array, shape: ModelShape, alignment: int) -> PruningMasks:
-    """Round FFN widths to multiples of `alignment`, starting with the neurons nearest the cut; 1 changes nothing.
+    """Return the masks with FFN widths rounded to multiples of `alignment`; an alignment of 1 changes nothing.
 
-    `margins` is (layers, neurons): the distance of a neuron from the cut, positive if it was kept.
+    The neurons nearest the cut are added or removed first. `margins` is (layers, neurons): the distance of a neuron
+    from the cut, positive if it was kept.
     """
     if alignment == 1:
         return masks

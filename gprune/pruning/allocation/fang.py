@@ -34,15 +34,15 @@ def allocate(
     target: float,
     equal: uniform.Counts | None = None,
 ) -> PruningMasks:
-    """Prune each layer at its ratio (see `layer_ratios`) and all functional groups of a layer at one ratio.
+    """Return masks that prune each layer and its functional groups at the ratio of `layer_ratios`.
 
-    The number of key/value groups is rounded first; the neurons make up the difference. The shared group (the
+    The number of key/value groups is rounded first; neurons fill the remaining budget. The shared group (the
     last label of a layer) loses neurons only after all other groups are empty.
 
     With `equal`, every layer keeps these numbers of neurons and key/value groups instead.
 
-    Neurons are scored by twFLAP under the groups, heads by FLAP. Every layer keeps at least one neuron and one
-    key/value group, at the expense of the other layers. The kept weights meet the target to within one neuron,
+    Neurons are scored by twFLAP with the groups as modules, heads by FLAP. Every layer keeps at least one neuron and
+    one key/value group, at the expense of the other layers. The kept weights meet the target to within one neuron,
     unless these minimums alone exceed it.
     """
     shared = int((groups.labels == groups.labels.max()).sum(axis=1).max())
@@ -56,7 +56,7 @@ def allocate(
 
 
 def unit_counts(ratios: Array, shape: ModelShape, target: float, shared: int) -> tuple[Array, Array]:
-    """Return (layers,) key/value groups, at least one, and (layers,) neurons, at least the shared group."""
+    """Return (layers,) numbers of key/value groups and of neurons to keep, at least one of each per layer."""
     smallest = (shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
     shares = _shift_to_sum(1 - ratios, smallest, 1.0, target * shape.layers)
     counts = [budget.uniform_counts(shape, float(share)) for share in shares]
@@ -70,7 +70,7 @@ def unit_counts(ratios: Array, shape: ModelShape, target: float, shared: int) ->
 
 
 def _shift_to_sum(values: Array, low: float, high: float, total: float) -> Array:
-    """Shift all values by one amount and clip them to [low, high], so that their sum is near `total`."""
+    """Return the values shifted by one amount and clipped to [low, high], so that their sum is near `total`."""
     shifts = np.sort(np.concatenate([low - values, high - values]))
     # the sum is piecewise linear in the shift, with a kink where a value is clipped
     sums = np.clip(values + shifts[:, None], low, high).sum(axis=1)
@@ -78,7 +78,7 @@ def _shift_to_sum(values: Array, low: float, high: float, total: float) -> Array
 
 
 def _round_to_sum(quotas: Array, total: int) -> Array:
-    """Round (parts,) quotas to whole numbers that sum to `total`, by the largest remainder."""
+    """Return (parts,) quotas rounded to integers that sum to `total`, by the largest-remainder method."""
     counts = np.floor(quotas).astype(np.int64)
     order = np.argsort(counts - quotas, kind="stable")
     counts[order[: total - int(counts.sum())]] += 1
@@ -86,7 +86,7 @@ def _round_to_sum(quotas: Array, total: int) -> Array:
 
 
 def _keep_by_group(scores: Array, labels: Array, count: int) -> Array:
-    """Return (neurons,) bool with `count` True: the highest scores of each group."""
+    """Return (neurons,) bool, True for the `count` kept neurons; each group keeps its highest scores."""
     sizes = np.bincount(labels)
     pruned = min(len(scores) - count, int(sizes[:-1].sum()))
     left = sizes.copy()

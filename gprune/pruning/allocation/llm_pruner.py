@@ -18,9 +18,9 @@ PUBLISHED_LAYERS, FIRST, LAST = 32, 4, 30
 
 
 def pruned_layers(layers: int) -> range:
-    """Return the layers that LLM-Pruner prunes in a decoder of `layers` layers; at least one.
+    """Return the range of layers that LLM-Pruner prunes in a decoder of `layers` layers; at least one layer.
 
-    From three layers on the last one stays dense, as it does at the published depth.
+    With three or more layers the last layer is not pruned, as at the published depth.
     """
     first = nearest_whole(FIRST * layers / PUBLISHED_LAYERS)
     last = min(nearest_whole(LAST * layers / PUBLISHED_LAYERS), layers - 1 if layers > 2 else layers)
@@ -35,7 +35,7 @@ def lowest_retention(shape: ModelShape) -> float:
 
 
 def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
-    """Prune the middle layers at the ratio that meets the target over the whole decoder.
+    """Return masks that prune the middle layers at the ratio that meets the target over the whole decoder.
 
     Raises MethodError if the target is below `lowest_retention`.
     """

@@ -28,7 +28,7 @@ def allocate_layer(
 
 
 def layer_counts(shape: ModelShape, target: float, layer: int, equal: Counts | None = None) -> tuple[int, int]:
-    """Return the number of neurons and key/value groups that a layer keeps; `equal` itself if it is set."""
+    """Return the numbers of neurons and key/value groups that a layer keeps; these are `equal` if it is set."""
     if equal is not None:
         return equal
     groups, neurons = budget.uniform_counts(shape, target)
@@ -36,12 +36,12 @@ def layer_counts(shape: ModelShape, target: float, layer: int, equal: Counts | N
 
 
 def _neurons_of_layer(layer: int, neurons: float) -> int:
-    """Return the neurons of one layer, so that the running total over layers stays on target."""
+    """Return the number of neurons that a layer keeps; rounding keeps the running total over layers on target."""
     return budget.nearest_whole((layer + 1) * neurons) - budget.nearest_whole(layer * neurons)
 
 
 def allocate(scores: UnitScores, shape: ModelShape, target: float, equal: Counts | None = None) -> PruningMasks:
-    """Prune every layer at one ratio by the scores of the dense model; the metric's name becomes the masks' name."""
+    """Return masks that prune every layer at one ratio by scores of the dense model; `method` is the metric's name."""
     layers = [
         allocate_layer(scores.ffn[layer], scores.heads[layer], shape, target, layer, equal)
         for layer in range(shape.layers)
@@ -53,7 +53,7 @@ def allocate(scores: UnitScores, shape: ModelShape, target: float, equal: Counts
 def allocate_with_fixed_groups(
     scores: UnitScores, shape: ModelShape, target: float, heads: Array, equal: Counts | None = None
 ) -> PruningMasks:
-    """Prune the neurons of every layer at one ratio, with the kept key/value groups fixed.
+    """Return masks that prune the neurons of every layer at one ratio, with fixed key/value groups.
 
     `heads` (layers, key/value groups) bool is not changed. The retention meets the target to within one neuron, if
     the fixed groups allow it.

@@ -1,4 +1,4 @@
-"""Streaming moments of the inputs of a projection, channel by channel.
+"""Compute streaming moments of each input channel of a projection.
 
 Each sequence is reduced to the sum and the sum of squares of every channel, in float32 and in buffers that fit the
 CPU cache. Values are shifted by a running estimate of the channel's mean, so that the squares neither cancel nor
@@ -15,7 +15,7 @@ from gprune.models.devices import Pending, commit
 from gprune.records import Array
 from gprune.system.errors import NumericsError
 
-# activations that are reduced at a time: half of a typical L2 cache, or enough to keep a GPU busy
+# number of activations that are reduced at a time: half of a typical L2 cache, or enough to keep a GPU busy
 _CPU_BUFFER = 2**17
 _GPU_BUFFER = 2**25
 
@@ -41,13 +41,13 @@ class ReleasedFluctuation:
     where the mean is over all tokens of the samples up to and including j. The result depends on the sample order.
     """
 
-    def __init__(self, like: torch.Tensor) -> None:
-        """Start with zero sums of the shape (layers, channels) and on the device of `like`."""
+    def __init__(self, template: torch.Tensor) -> None:
+        """Start with zero sums of the shape and on the device of `template` (layers, channels)."""
         self.samples = 0
-        self.sum = torch.zeros_like(like, dtype=torch.float64)
+        self.sum = torch.zeros_like(template, dtype=torch.float64)
         self.total = torch.zeros_like(self.sum)
 
-    def extend(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
+    def prepare(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
         """Return the updates for a batch from its (layers, sequences, channels) sums about `centre`; apply none."""
         token_sum, total = self.sum.clone(), self.total.clone()
         for sample in range(sums.shape[1]):
@@ -80,7 +80,7 @@ class ChannelMoments:
         device: torch.device,
         released: bool = False,
     ) -> None:
-        """Start empty for the `channels` inputs of a projection in some decoder layers.
+        """Start with zero sums for the `channels` inputs of a projection in some decoder layers.
 
         `name` is used in messages, `shards` is the number of groups of sequences with separate moments, and
         `released` requests the fluctuation of FLAP's released code as well.
@@ -108,7 +108,7 @@ class ChannelMoments:
             self.sums = self.sums.new_empty(len(self.shift), sequences, channels)
             self.squares = torch.empty_like(self.sums)
         if not any(self.tokens):
-            # the mean of the first sequence is the first estimate
+            # the mean of the first sequence is the initial estimate
             self.shift[index] = inputs[0].float().mean(dim=0)
         limit = _CPU_BUFFER if inputs.device.type == "cpu" else _GPU_BUFFER
         step = min(max(limit // (self.length * channels), 1), sequences)
@@ -117,7 +117,7 @@ class ChannelMoments:
         for start in range(0, sequences, step):
             rows = slice(start, min(start + step, sequences))
             buffer = self.buffer[: rows.stop - start]
-            # widened first: the squares of float16 activations would overflow
+            # converted to float32 first, because the squares of float16 activations would overflow
             buffer.copy_(inputs[rows]).sub_(self.shift[index])
             torch.sum(buffer, dim=1, out=self.sums[index, rows])
             torch.sum(buffer.square_(), dim=1, out=self.squares[index, rows])
@@ -130,7 +130,7 @@ class ChannelMoments:
         """Return the updates for the current batch after all layers were added; apply none."""
         centre, pending = self.shift.double(), Pending()
         if self.released is not None:
-            pending += self.released.extend(self.sums, self.squares, centre, self.length)
+            pending += self.released.prepare(self.sums, self.squares, centre, self.length)
         for index, rows in _rows_of_shards(shard):
             tokens = (rows.stop - rows.start) * self.length
             offset = self.sums[:, rows].sum(dim=1, dtype=torch.float64) / tokens
@@ -148,7 +148,7 @@ class ChannelMoments:
         self.shift.copy_(self.mean[int(shard[-1])])
 
     def _merge_moments(self, shard: int, tokens: int, mean: torch.Tensor, moment: torch.Tensor) -> Pending:
-        """Merge one group of tokens into a shard by Chan's rule."""
+        """Return the updates that merge one group of tokens into a shard by Chan's rule."""
         old_tokens, new_tokens = self.tokens[shard], self.tokens[shard] + tokens
         centre, spread = self.mean[shard], self.moment[shard]
         difference = mean - centre

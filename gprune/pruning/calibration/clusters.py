@@ -1,6 +1,6 @@
-"""k-means with clusters of fixed sizes: all equal, or within bounds.
+"""Cluster points by k-means with constrained cluster sizes: all equal, or within bounds.
 
-Lloyd steps alternate between means and an assignment of least cost under these sizes.
+Lloyd steps alternate between computing means and assigning points at nearly the lowest cost under these constraints.
 """
 
 import math
@@ -47,7 +47,7 @@ def bounded_clusters(
 def _lloyd(
     points: Array, count: int, generator: np.random.Generator, assign: Callable[[Array], Array]
 ) -> tuple[Array, Array, float]:
-    """Return labels, means and the summed squared distance of one start."""
+    """Return labels, means and summed squared distance after one k-means++ start."""
     centroids, best = _seeds(points, count, generator), np.inf
     labels, total = np.zeros(len(points), dtype=np.int64), (points**2).sum()
     buffer = np.empty_like(points)
@@ -72,7 +72,7 @@ def _means(points: Array, labels: Array, count: int, buffer: Array) -> Array:
 
 
 def _seeds(points: Array, count: int, generator: np.random.Generator) -> Array:
-    """Draw k-means++ seeds: each by its squared distance from the earlier seeds."""
+    """Return k-means++ seeds, drawn with probability proportional to the squared distance from earlier seeds."""
     seeds = [int(generator.integers(len(points)))]
     nearest = np.full(len(points), np.inf)
     for _ in range(count - 1):
@@ -83,15 +83,15 @@ def _seeds(points: Array, count: int, generator: np.random.Generator) -> Array:
 
 
 def balanced_labels(cost: Array) -> Array:
-    """Assign points to clusters of equal size, near the least total cost.
+    """Return (points,) labels of clusters of equal size, at nearly the lowest total cost.
 
     An auction: prices first balance the demand for the clusters. Since the sizes are fixed, prices change the total
     cost by a constant only. Then every point requests its cheapest open cluster. A cluster with at least as many
     requests as capacity accepts the points that would lose most in another cluster, and closes. The other points
     request again. At least one cluster closes in each round, so the loop ends.
 
-    `cost` is (points, clusters), with two or more clusters and at least as many points. Cluster sizes of the
-    returned (points,) labels differ by at most one; the clusters with the highest demand are the larger ones.
+    `cost` is (points, clusters), with two or more clusters and at least as many points. Cluster sizes
+    differ by at most one; the clusters with the highest demand are the larger ones.
     """
     points, count = cost.shape
     capacity = np.full(count, points // count)
@@ -151,10 +151,10 @@ def _assign_by_capacity(cost: Array, capacity: Array) -> Array:
 def _prices(cost: Array, price: Callable[[int, Array], float]) -> Array:
     """Return the (clusters,) prices that balance the demand for the clusters.
 
-    `price` returns the price of a cluster from its index and the (points,) gain of each point there compared with
-    the best other cluster; it may overwrite the gains.
+    `price` returns the price of a cluster from its index and the (points,) gains. The gain of a point is its lowest
+    cost in the other clusters minus its cost in this cluster. `price` may overwrite the gains.
     """
-    # rows are contiguous, which makes this several times faster
+    # transposed, so that each cluster is a contiguous row, which is several times faster
     unpriced = np.ascontiguousarray(cost.T)
     priced = unpriced.copy()
     for _ in range(_SWEEPS):
@@ -184,7 +184,7 @@ def _lowest_other_costs(priced: Array) -> Iterator[tuple[int, Array]]:
 
 
 def _midpoint(gain: Array, first: int) -> float:
-    """Return the midpoint of the ``first``-th smallest number and the next larger one; reorders `gain`."""
+    """Return the midpoint of the ``first``-th smallest gain and the next larger gain; reorders `gain`."""
     # numpy partitions at two positions three times faster than at one
     gain.partition((first - 1, first))
     return float(gain[first - 1] + gain[first]) / 2

@@ -22,7 +22,7 @@ from gprune.study import CalibrationSettings
 from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.progress import Progress, silent
 
-# the remedy if not even one sequence fits
+# remedy in the error if not even one sequence fits in memory
 _SHORTER = "set a smaller calibration.length, dtype bfloat16, or a device with more memory"
 
 Observer = Callable[[int, torch.Tensor], None]
@@ -32,7 +32,7 @@ Observer = Callable[[int, torch.Tensor], None]
 def batch_runner(
     batch: int, length: int, decoder: Decoder, on_progress: Progress, kind: type[GpruneError] = SettingsError
 ) -> AdaptiveBatches:
-    """Return a batch runner for calibration sequences that halves the batch when memory runs out."""
+    """Return a runner that halves the batch of calibration sequences when memory runs out; `kind` is its error."""
     return AdaptiveBatches(batch, length, "calibration.batch", _SHORTER, decoder.device, on_progress, kind)
 
 
@@ -48,7 +48,7 @@ def collect(
 
     Shards are contiguous runs of the sequences, whose order is already random. The batch size affects speed only and
     is halved when memory runs out. `strongest` records the strongest positions in the same pass.
-    Raises SettingsError if there are fewer sequences than shards, they are longer than the model's
+    Raises SettingsError if there are fewer sequences than shards, sequences are longer than the model's
     positions, or not even one of them fits in memory. Raises NumericsError if an activation is NaN or infinite.
     """
     samples, length = tokens.ids.shape
@@ -74,7 +74,7 @@ def collect(
     with observe_inputs(decoder, range(decoder.shape.layers), observer, attention.add):
         batch_runner(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
     on_progress(samples, samples, "activation statistics")
-    return _record(tokens, np.bincount(shard), length, ffn, attention)
+    return _build_record(tokens, np.bincount(shard), length, ffn, attention)
 
 
 def track_strongest(decoder: Decoder, tokens: Tokens, count: int) -> PeakTracker:
@@ -91,7 +91,7 @@ def collect_strongest(
     count: int,
     on_progress: Progress = silent,
 ) -> StrongestPositions:
-    """Run the dense model once and return only the strongest positions; batches and errors as in `collect`."""
+    """Run the dense model once and return only the strongest positions; see `collect` for batches and errors."""
     samples, length = tokens.ids.shape
     _require_positions(decoder, length)
     strongest = track_strongest(decoder, tokens, count)
@@ -171,7 +171,7 @@ def _accumulators(decoder: Decoder, settings: CalibrationSettings) -> tuple[Chan
     return ffn, attention
 
 
-def _record(
+def _build_record(
     tokens: Tokens, shard_samples: Array, length: int, ffn: ChannelMoments, attention: ChannelMoments
 ) -> ActivationStatistics:
     first, second = ffn.result(), attention.result()

@@ -110,7 +110,7 @@ class GroupMoments:
 
 
 class _ContextSums:
-    """Running sums for one set of contexts, and the groups of the current batch's tokens."""
+    """Running sums for one set of contexts, and the groups of the tokens in the current batch."""
 
     def __init__(self, decoder: Decoder, contexts: Contexts, shards: int) -> None:
         shape = decoder.shape
@@ -148,7 +148,7 @@ class _ContextSums:
 
 
 class _Pass:
-    """One pass over a calibration set: the running sums, and the current batch."""
+    """State of a pass over a calibration set: the running sums, and the current batch."""
 
     def __init__(self, decoder: Decoder, contexts: Sequence[Contexts], shards: int, gradient: bool) -> None:
         shape, device = decoder.shape, decoder.device
@@ -156,7 +156,7 @@ class _Pass:
         self.sums = [_ContextSums(decoder, context, shards) for context in contexts]
         self.change = torch.zeros(shape.layers, dtype=torch.float64, device=device)
         self.tokens = 0
-        # the shards of the current batch, and the factor on its loss
+        # shards of the current batch, and the factor by which its loss is multiplied
         self.shards = slice(0)
         self.shard_of_token = torch.empty(0, dtype=torch.int64, device=device)
         self.scale = torch.ones((), dtype=torch.float64, device=device)
@@ -225,7 +225,7 @@ class _Pass:
                 self._queue_changes(layer, sums.moments.prepare(layer, self.shards, inputs.flatten(0, 1), members))
             if not self.gradient:
                 return None
-            # nothing below the first neurons needs a gradient, so the graph begins there
+            # nothing below the neurons of layer 0 needs a gradient, so the graph begins there
             tracked = arguments[0].detach().requires_grad_() if layer == 0 else arguments[0]
             tracked.register_hook(self._affinity_hook(layer, inputs))
             return (tracked,)
@@ -235,7 +235,7 @@ class _Pass:
     def _affinity_hook(self, layer: int, inputs: torch.Tensor) -> Callable[[torch.Tensor], None]:
         @torch.no_grad()
         def hook(gradient: torch.Tensor) -> None:
-            # widened first: a product of float16 numbers would underflow
+            # converted to float32 first, because a product of float16 numbers would underflow
             effect = gradient.to(inputs.device).float().mul(inputs).abs_().flatten(0, 1)
             for sums in self.sums:
                 self._queue_changes(layer, sums.affinity_change(layer, effect, self.scale))
@@ -260,7 +260,7 @@ class _Pass:
         self.is_finite[layer] = torch.isfinite(pending[0][1]).all()
 
     def _require_finite(self, quantity: str) -> None:
-        """Raise NumericsError that names the first layer with NaN or infinity; the last layer for gradients."""
+        """Raise NumericsError for the first layer with NaN or infinity, or for the last such layer of gradients."""
         finite = torch.stack([self.is_finite[layer] for layer in range(self.decoder.shape.layers)])
         faulty_layers = [layer for layer, is_finite in enumerate(finite.tolist()) if not is_finite]
         if not faulty_layers:

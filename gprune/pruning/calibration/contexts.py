@@ -25,12 +25,12 @@ from gprune.system.progress import Progress, silent
 # FANG's released code: relative deviation of a cluster's size from an even share, and number of k-means starts
 _SLACK, _STARTS = 0.4, 10
 _MOST_THREADS = 8
-"""layers that are clustered in parallel; more threads wait for the interpreter lock (docs/performance.md)"""
+"""maximum number of layers clustered in parallel; more threads wait for the interpreter lock (docs/performance.md)"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projection:
-    """FFN inputs of a text projected onto their principal components; contexts of any seed are fitted to them."""
+    """FFN inputs of a text, projected onto their principal components; contexts are fitted to them."""
 
     text: str
     mean: Array
@@ -80,7 +80,7 @@ def fit_contexts(inputs: Projection, settings: ContextSettings, seed: int, on_pr
     def fit(layer: int) -> Array:
         return _centroids(inputs.points[layer], settings, np.random.default_rng([seed, layer]))
 
-    # threads of BLAS within the threads of layers would wait for each other
+    # BLAS uses one thread, because its threads would wait for those of other layers
     with threadpool_limits(1, user_api="blas"):
         pool = ThreadPoolExecutor(min(layers, torch.get_num_threads(), _MOST_THREADS), "contexts")
         try:
@@ -98,7 +98,7 @@ def fit_contexts(inputs: Projection, settings: ContextSettings, seed: int, on_pr
 
 
 class ContextLookup:
-    """Find the context of a token: the nearest centroid in the projected space.
+    """Find the contexts of tokens: the nearest centroids in the projected space.
 
     |P(x - m) - c|^2 = |P(x - m)|^2 - 2 (x - m) . P'c + |c|^2, and its first term is the same for all contexts, so
     one product with (contexts, hidden) directions is enough to find the nearest centroid.
@@ -145,7 +145,7 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
 
 
 def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[Array, Array, Array]:
-    """Return mean and components of one layer's (tokens, hidden) FFN inputs, and the projected inputs."""
+    """Return mean and principal components of one layer's (tokens, hidden) FFN inputs, and the projected inputs."""
     mean = points.mean(dim=0, dtype=torch.float64).float()
     mean_array: Array = mean.cpu().numpy()
     # sums in float64 do not overflow, so the mean is finite if all inputs are

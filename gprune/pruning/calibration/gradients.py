@@ -19,7 +19,7 @@ from gprune.study.settings import BaselineSettings
 from gprune.system.errors import MethodError, NumericsError
 from gprune.system.progress import Progress, silent
 
-# logits in float32 that exist at a time: 64 MiB
+# number of float32 logits in memory at a time (64 MiB)
 _BLOCK_LOGITS = 2**24
 # factor on the loss that keeps the gradients of a large vocabulary's logits above the smallest float16 number
 _HEAD_SCALE = 2.0**8
@@ -28,7 +28,7 @@ _HEAD_SCALE = 2.0**8
 _SUMMED = {"gate_proj": 1, "up_proj": 1, "down_proj": 0, "q_proj": 1, "k_proj": 1, "v_proj": 1, "o_proj": 0}
 
 Reduced = dict[tuple[int, str], torch.Tensor]
-"""(rows or columns,) float64 sums of |w * gradient|, by layer and projection."""
+"""(units,) float64 sums of |weight * gradient| over the rows or columns of each unit, by layer and projection"""
 
 
 def loss_gradient(decoder: Decoder, hidden: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,7 +60,7 @@ def loss_gradient(decoder: Decoder, hidden: torch.Tensor, ids: torch.Tensor) -> 
         gradient *= power
         scale *= power * _HEAD_SCALE
     shaped = gradient.view(len(hidden), -1, hidden.shape[-1])
-    # the last token of a sequence predicts nothing
+    # the last token of a sequence has no next token to predict
     return nn.functional.pad(shaped, (0, 0, 0, 1)).to(hidden.dtype), scale
 
 
@@ -86,7 +86,7 @@ def taylor_scores(
     reduced: Reduced = {}
     with _reduce_gradients(decoder, reduced):
         try:
-            scale = _backward(decoder, ids)
+            scale = _run_backward(decoder, ids)
         except torch.OutOfMemoryError as error:
             raise MethodError(
                 f"baselines.taylor_samples is {len(ids)}: the gradient of so many sequences of "
@@ -101,7 +101,7 @@ def taylor_scores(
 
 
 def _first_sequences(tokens: Tokens, settings: BaselineSettings) -> torch.Tensor:
-    """Return (taylor_samples, taylor_length) int64 ids from the start of the calibration set."""
+    """Return (taylor_samples, taylor_length) int64 ids from the beginning of the calibration set."""
     samples, length = settings.taylor_samples, settings.taylor_length
     available = tokens.ids.shape
     if available[0] < samples or available[1] < length:
@@ -113,8 +113,8 @@ def _first_sequences(tokens: Tokens, settings: BaselineSettings) -> torch.Tensor
     return torch.from_numpy(tokens.ids[:samples, :length].astype(np.int64))
 
 
-def _backward(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
-    """Run the model forward and backward once; return the factor on the gradients."""
+def _run_backward(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
+    """Run the model forward and backward once; return the factor by which the gradients were multiplied."""
     with torch.enable_grad(), _check_layer_outputs(decoder):
         hidden = decoder.hidden_states(ids)
     gradient, scale = loss_gradient(decoder, hidden, ids)
@@ -125,7 +125,7 @@ def _backward(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def _check_layer_outputs(decoder: Decoder) -> Iterator[None]:
-    """Raise NumericsError on exit for the first layer whose output is not finite."""
+    """Check layer outputs while the context is open; raise NumericsError on exit for the first non-finite one."""
     finite: list[torch.Tensor] = []
 
     def check(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
@@ -168,7 +168,7 @@ def _reduce_gradients(decoder: Decoder, reduced: Reduced) -> Iterator[None]:
 def _reduction_hook(layer: int, slices: dict[str, slice], reduced: Reduced) -> Callable[[torch.Tensor], None]:
     def hook(weight: torch.Tensor) -> None:
         gradient: Any = weight.grad
-        # widened first: a product of float16 numbers would underflow
+        # converted to float32 first, because a product of float16 numbers would underflow
         product = gradient.float().mul_(weight.detach()).abs_()
         total = product.sum(dim=_SUMMED[next(iter(slices))], dtype=torch.float64)
         reduced.update({(layer, part): total[rows] for part, rows in slices.items()})
@@ -178,7 +178,7 @@ def _reduction_hook(layer: int, slices: dict[str, slice], reduced: Reduced) -> C
 
 
 def _require_finite_gradients(decoder: Decoder, reduced: Reduced) -> None:
-    """Raise NumericsError for the last layer whose gradients are not finite."""
+    """Raise NumericsError for the last layer with non-finite gradients, where the backward pass first met them."""
     finite = [torch.isfinite(total).all().to(decoder.device) for total in reduced.values()]
     is_finite = dict(zip(reduced, torch.stack(finite).tolist(), strict=True))
     for layer in reversed(range(decoder.shape.layers)):

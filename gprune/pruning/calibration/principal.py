@@ -16,7 +16,7 @@ accurate than few wide ones at the same cost"""
 
 
 def principal_coordinates(rows: Array, limit: int) -> tuple[Array, Array]:
-    """Project points onto at most `limit` principal components.
+    """Return the coordinates of points in at most `limit` principal components, and the shares of variance.
 
     `rows` is (points, width) float32, with at least two different rows. Returns (points, directions) float32
     coordinates and the (directions,) float64 share of the total variance.
@@ -24,22 +24,22 @@ def principal_coordinates(rows: Array, limit: int) -> tuple[Array, Array]:
     centred = rows - rows.mean(axis=0)
     _, coordinates = principal_components(torch.from_numpy(centred), min(limit, len(rows) - 1, rows.shape[1]))
     variances: Array = np.square(coordinates.numpy(), dtype=np.float64).sum(axis=0)
-    # summed row by row: a copy of all of them in float64 would be twice their size
+    # summed row by row, because a float64 copy of all points would take twice their memory
     variance = sum(float(np.square(row, dtype=np.float64).sum()) for row in centred)
     return coordinates.numpy(), variances / variance
 
 
 def principal_components(centred: torch.Tensor, dimensions: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the directions of largest variance and the coordinates of the points in them.
+    """Return the directions of largest variance and the coordinates of the points along them.
 
     `centred` is (points, width) float32 with mean zero. Returns (dimensions, width) float32 orthonormal rows in
     order of falling variance, with the largest entry of each positive, and (points, dimensions) float32 coordinates.
     `dimensions` is at most the width and less than the number of points.
     """
     block = (dimensions + 1) // 2
-    # iteration saves nothing if the space is nearly as wide as the points
-    narrow = min(centred.shape) <= 2 * _BLOCKS * block
-    rows = _exact_directions(centred, dimensions) if narrow else _krylov_directions(centred, dimensions, block)
+    # block iteration saves nothing if the Krylov space is nearly as wide as the points
+    is_narrow = min(centred.shape) <= 2 * _BLOCKS * block
+    rows = _exact_directions(centred, dimensions) if is_narrow else _krylov_directions(centred, dimensions, block)
     # a direction's sign is arbitrary: its largest entry is made positive
     largest = rows.gather(1, rows.abs().argmax(dim=1, keepdim=True))
     rows = (rows * torch.where(largest < 0, -1.0, 1.0)).float()
@@ -69,7 +69,7 @@ def _krylov_directions(centred: torch.Tensor, dimensions: int, width: int) -> to
 
 
 def _orthogonal_part(block: torch.Tensor, basis: torch.Tensor) -> torch.Tensor:
-    """Orthonormalize a block against a basis; repeated once to remove rounding errors."""
+    """Return a block orthonormalized against a basis; done twice to remove rounding errors."""
     for _ in range(2):
         block = torch.linalg.qr(block - basis @ (basis.T @ block)).Q
     return block

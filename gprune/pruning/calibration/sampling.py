@@ -36,7 +36,7 @@ def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = 
     token, CorpusError if too few documents are distinct, NumericsError if the model's scores are not finite.
     """
     _require_positions(decoder, recipe, text)
-    start, prefix_length = _start(decoder, text)
+    start, prefix_length = _start_token(decoder, text)
     forbidden = _forbidden_tokens(decoder)
     ids, losses = [], []
     size = max(1, min(_MOST_DOCUMENTS, _MOST_TOKENS // recipe.length))
@@ -45,7 +45,7 @@ def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = 
         # one random number in [0, 1) for each token that is drawn
         seeds = ([recipe.seed, _ROLES[recipe.role], document] for document in range(offset, offset + count))
         uniforms = np.stack([np.random.default_rng(seed).random(recipe.length - prefix_length) for seed in seeds])
-        on_step = partial(_report, on_progress, recipe, offset, count)
+        on_step = partial(_report_progress, on_progress, recipe, offset, count)
         continuations, loss = _generate_documents(decoder, start, forbidden, uniforms, recipe.temperature, on_step)
         if not np.isfinite(loss).all():
             raise NumericsError(
@@ -54,13 +54,13 @@ def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = 
             )
         ids.append(np.hstack([np.full((count, prefix_length), start, dtype=np.int32), continuations]))
         losses.append(loss)
-    _report(on_progress, recipe, recipe.candidates, 0, 0)
+    _report_progress(on_progress, recipe, recipe.candidates, 0, 0)
     documents, perplexity = np.concatenate(ids), np.exp(np.concatenate(losses))
     keep = _select_likeliest(documents, perplexity, recipe, text)
     return SampledText(text=text, ids=documents[keep], perplexity=perplexity, kept=keep)
 
 
-def _report(on_progress: Progress, recipe: Recipe, documents: int, unfinished: int, tokens: int) -> None:
+def _report_progress(on_progress: Progress, recipe: Recipe, documents: int, unfinished: int, tokens: int) -> None:
     """Report the tokens of complete documents and of `unfinished` documents with `tokens` tokens each."""
     done = documents * recipe.length + unfinished * tokens
     on_progress(done, recipe.candidates * recipe.length, "tokens written by the model")
@@ -75,8 +75,8 @@ def _require_positions(decoder: Decoder, recipe: Recipe, text: str) -> None:
         )
 
 
-def _start(decoder: Decoder, text: str) -> tuple[int, int]:
-    """Return the first token of every document, and 1 if the tokenizer prepends it to texts, else 0."""
+def _start_token(decoder: Decoder, text: str) -> tuple[int, int]:
+    """Return the start token of documents, and 1 if the tokenizer prepends it to texts, else 0."""
     tokenizer = decoder.tokenizer
     if tokenizer is None:
         raise CorpusError(
@@ -152,7 +152,7 @@ def _draw_tokens(scores: Tensor, forbidden: Tensor, uniform: Tensor, temperature
     total = summed[:, -1:].contiguous()
     # the threshold stays below the total, because rounding could otherwise select an index past the last token
     threshold = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
-    # NaN scores give an index past the last token; it is clamped here, and the caller checks the loss
+    # NaN scores give an index past the last token; the index is clamped here, and the caller checks the loss
     return torch.searchsorted(summed, threshold, right=True).clamp(max=scores.shape[-1] - 1)
 
 

@@ -34,14 +34,14 @@ def prune_layerwise(
     """Prune layer by layer, measuring each layer on the output of the pruned layers below it.
 
     Returns (layers, neurons) and (layers, key/value groups) bool masks, True = kept. If memory runs out, pruning
-    restarts with half the batch and calls `decide` again. The model is not changed. Counts as one forward pass over
-    the calibration set.
+    restarts with half the batch and calls `decide` again. The model is not changed. It counts as one forward pass
+    over the calibration set.
 
     Raises SettingsError if not even one sequence fits in memory, NumericsError if an activation is NaN or infinite.
     """
     samples, length = tokens.ids.shape
     # every layer depends on the layers below, so pruning restarts if memory runs out
-    decisions = batch_runner(batch, length, decoder, on_progress).fitting(
+    decisions = batch_runner(batch, length, decoder, on_progress).attempt(
         lambda size: _prune_layers(decoder, tokens, size, decide, on_progress), samples
     )
     on_progress(decoder.shape.layers, decoder.shape.layers, "layer-by-layer pruning")
@@ -57,7 +57,7 @@ def _prune_layers(
     decisions: list[tuple[Array, Array]] = []
     for layer in range(decoder.shape.layers):
         on_progress(layer, decoder.shape.layers, "layer-by-layer pruning")
-        ffn_energy, attention_energy = _measure(decoder, layer, blocks)
+        ffn_energy, attention_energy = _measure_energy(decoder, layer, blocks)
         ffn, heads = decide(layer, ffn_energy, attention_energy, len(tokens.ids))
         decisions.append((np.asarray(ffn, dtype=bool), np.asarray(heads, dtype=bool)))
         with mask_units(decoder, {layer: decisions[-1]}):
@@ -99,12 +99,12 @@ def embed_sequences(decoder: Decoder, tokens: Tokens, batch: int, copies: float 
         ids = torch.from_numpy(tokens.ids[start : start + batch].astype(np.int64))
         if len(ids) not in calls:
             calls[len(ids)] = _calls(decoder, ids)
-        blocks.append(Block(_embed(decoder, ids).to(device), calls[len(ids)]))
+        blocks.append(Block(_embed_batch(decoder, ids).to(device), calls[len(ids)]))
     return blocks
 
 
 class StopForward(Exception):  # noqa: N818
-    """Ends a forward pass after the module of interest."""
+    """Raised by a hook to end a forward pass after the module of interest."""
 
 
 def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
@@ -112,7 +112,7 @@ def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
     calls: list[Call] = []
 
     def record(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        arguments, keywords, _states = _without_states(arguments, keywords)
+        arguments, keywords, _states = _split_states(arguments, keywords)
         calls.append((arguments, keywords))
 
     with ExitStack() as stack:
@@ -124,12 +124,12 @@ def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
     return calls
 
 
-def _embed(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
+def _embed_batch(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
     """Return (sequences, length, hidden) input of the first layer."""
     reached: list[torch.Tensor] = []
 
     def stop(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        reached.append(_without_states(arguments, keywords)[2])
+        reached.append(_split_states(arguments, keywords)[2])
         raise StopForward
 
     # leaving the handle's context removes the hook
@@ -138,7 +138,7 @@ def _embed(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
     return reached[0]
 
 
-def _without_states(
+def _split_states(
     arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any], torch.Tensor]:
     if arguments:
@@ -147,7 +147,7 @@ def _without_states(
     return (), other_keywords, keywords["hidden_states"]
 
 
-def _measure(decoder: Decoder, layer: int, blocks: list[Block]) -> tuple[Array, Array]:
+def _measure_energy(decoder: Decoder, layer: int, blocks: list[Block]) -> tuple[Array, Array]:
     """Return the energy of every neuron and every o_proj channel of one layer, float64."""
     shape, only = decoder.shape, range(layer, layer + 1)
     widths = (("down_proj", shape.neurons), ("o_proj", shape.heads * shape.head_width))

@@ -11,8 +11,8 @@ import torch
 from gprune.models.devices import Pending, commit
 from gprune.records import StrongestPositions, Tokens
 
-# activations that are searched at a time on a CPU
-_PIECE = 2**20
+# number of activations that are searched at a time on a CPU
+_SEARCH_SIZE = 2**20
 NO_SEQUENCE = -1
 """sequence index of an empty slot"""
 
@@ -21,7 +21,7 @@ class PeakTracker:
     """Track the positions of the inputs of down_proj with the largest magnitude, per layer and channel."""
 
     def __init__(self, count: int, samples: int, layers: int, channels: int, device: torch.device) -> None:
-        """Start empty for `layers` x `channels` inputs of the `samples` sequences of a calibration set.
+        """Start with empty slots for `layers` x `channels` inputs and `samples` sequences of a calibration set.
 
         Keeps `count` (at least 1) positions per channel, at most one per sequence.
         """
@@ -54,7 +54,7 @@ class PeakTracker:
         self.peaks[layer] = strength
         # NaN compares as not below any value, so it is included
         beaten = ~(strength <= self._strength(layer)[-1])
-        step = max(_PIECE // self.length, 1)
+        step = max(_SEARCH_SIZE // self.length, 1)
         order = torch.arange(self.length, dtype=torch.int32)[:, None]
         for rows, channels in zip(*(part.split(step) for part in beaten.nonzero(as_tuple=True)), strict=True):
             # the layout is (length, candidates), so that the search runs along contiguous rows

@@ -1,7 +1,7 @@
-"""Agreement of two partitions of the same neurons (appendix, module agreement).
+"""Measure the agreement of two partitions of the same neurons (appendix, module agreement).
 
-Adjusted Rand Index, corrected for chance, and matched overlap, the share of neurons that keep their module
-after the best one-to-one matching of modules.
+The measures are the Adjusted Rand Index, which is corrected for chance, and the matched overlap: the share of neurons
+that keep their module under the best one-to-one matching of modules.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ def matched_overlap(first: Array, second: Array) -> float:
         second: (units,) module labels of the same units.
 
     Returns:
-        A number in (0, 1]; 1 for the same partition up to labels. Not corrected for chance.
+        A number in (0, 1], not corrected for chance; 1 for the same partition up to labels.
     """
     # imported here, because the import takes 0.25 s and would delay the app's first page
     from scipy.optimize import linear_sum_assignment
@@ -48,7 +48,7 @@ def compare(first: Partition, second: Partition) -> tuple[Array, Array]:
 
     Args:
         first: a partition.
-        second: another of the same model.
+        second: another partition of the same model.
 
     Returns:
         (layers,) Adjusted Rand Index and (layers,) matched overlap.

@@ -1,4 +1,4 @@
-"""Admission of the drift direction to the profile (BCM; appendix, direction-aware refinement).
+"""Decide whether the drift profile includes the drift direction (BCM; appendix, direction-aware refinement).
 
 Direction is admitted if it reduces the mixing of modules across the pruning boundary by a larger fraction than it
 increases the drift variation within modules.
@@ -50,7 +50,7 @@ def below_boundary(primary: Array, auxiliary: Array) -> Array:
     Returns:
         (layers, neurons) bool.
     """
-    # (rA + rB) / (N - 1) / 2 < 1/2, free of division: ranks are whole or half numbers and compare exactly
+    # (rA + rB) / (N - 1) / 2 < 1/2 without division, which is exact because ranks are multiples of 1/2
     below: Array = ranks(primary) + ranks(auxiliary) < np.shape(primary)[-1] - 1
     return below
 
@@ -63,7 +63,7 @@ def boundary_mixing(labels: Array, below: Array) -> float:
         below: (layers, neurons) bool from `below_boundary`.
 
     Returns:
-        A number in [0, 1]; 0 when every module lies on one side.
+        A number in [0, 1]; 0 if every module lies on one side of the boundary.
     """
     mixed = 0.0
     for row, below_row in zip(labels, below, strict=True):
@@ -97,7 +97,7 @@ def admits_direction(mixing: Array, variation: Array) -> bool:
 
     Args:
         mixing: (2,) I of the magnitude-only and the direction-aware partition.
-        variation: (2,) S of the two.
+        variation: (2,) S of the same two partitions.
 
     Returns:
         True if the direction-aware partition is to be used.

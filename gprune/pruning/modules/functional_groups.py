@@ -1,4 +1,4 @@
-"""FANG's functional groups of neurons, a baseline of section 4.
+"""Compute FANG's functional groups of neurons, a baseline of section 4.
 
 There is one group per context and a shared group for the neurons that many contexts use. The groups are computed
 from the affinities on one text and compared with behavior-consistent modules in Fig. 1b.
@@ -11,10 +11,10 @@ from gprune.system.errors import MethodError
 
 
 def functional_groups(affinity: Array, grouping: str) -> Partition:
-    """Group the neurons of every layer by the context they serve most.
+    """Return the groups of neurons: each neuron joins a context with high affinity, or the shared group.
 
-    The shared group is filled first: the neurons that rank among the best in the most contexts join it, until it
-    has an even share of the layer. The other neurons are assigned in order of falling affinity, each to its best
+    The shared group is filled first, up to an even share of the layer, with the neurons that rank highly in the most
+    contexts. The other neurons are assigned in order of falling affinity, each to its best
     context with free capacity.
 
     Args:

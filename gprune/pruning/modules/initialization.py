@@ -1,9 +1,9 @@
-"""Initial modules of the refinement (BCM, section 3.1; appendix, module initialization).
+"""Compute the initial modules of the refinement (BCM, section 3.1; appendix, module initialization).
 
 Step one clusters neuron parameters by k-means with cosine distance; the number of modules is the candidate
 with the best silhouette. Step two splits the modules of all layers whose rank drift varies most.
 
-Everything is linear in the number of neurons: no neuron-by-neuron matrix is ever formed.
+Time and memory are linear in the number of neurons: no neuron-by-neuron matrix is formed.
 """
 
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def cluster(
     Args:
         rows: (neurons, width) unit rows, on any device.
         candidates: module counts to try.
-        restarts: k-means starts for each count. After a few steps only the starts with nearly the best silhouette
+        restarts: k-means starts for each count. After a few steps only the starts whose silhouette is near the best
             continue.
         rng: generator of the initial centroids.
         greedy: use greedy k-means++, which takes the best of several draws for each centroid.
@@ -88,7 +88,7 @@ def cluster(
 
 
 def split(labels: Array, drift: Array, fraction: float) -> Array:
-    """Split the modules with the largest Std(d) (Eq. 13) over all layers, each in two by exact 2-means on d.
+    """Split the modules of all layers with the largest Std(d) (Eq. 13), each into two by exact 2-means on d.
 
     The lower part keeps its label and the upper part gets the layer's next free label. A module whose neurons all
     have the same drift is not split.

@@ -1,10 +1,10 @@
-"""Spherical k-means for several module counts and starts at once (BCM, section 3.1).
+"""Run spherical k-means for several module counts and starts at once (BCM, section 3.1).
 
 All searches share the matrix product with the centroids, which is most of the work. When few neurons change their
 module, the sums are updated for these neurons only. After a few steps only the most promising starts of a module
 count continue. The silhouette is exact.
 
-Everything is linear in the number of neurons: no neuron-by-neuron matrix is formed.
+Time and memory are linear in the number of neurons: no neuron-by-neuron matrix is formed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -93,7 +93,7 @@ def start_searches(
 
 
 def advance(rows: torch.Tensor, searches: Sequence[Search], steps: int) -> None:
-    """Run `steps` steps of every search that has not converged; a GPU uses TF32 products."""
+    """Run `steps` k-means steps of every search that has not converged; a GPU uses TF32 products."""
     with _fast_products(rows.device):
         for _ in range(steps):
             searches = [search for search in searches if not search.settled]
@@ -157,8 +157,8 @@ def kmeans_plus_plus(rows: torch.Tensor, count: int, starts: int, rng: Generator
     start_indices = torch.arange(starts, device=rows.device)
     for index in range(count - 1):
         weights = distance.double().cpu().numpy()
-        each_start = zip(weights, centroids, draws, strict=True)
-        candidates = np.stack([_draw_neurons(weight, ids, shares[index]) for weight, ids, (_, shares) in each_start])
+        per_start = zip(weights, centroids, draws, strict=True)
+        candidates = np.stack([_draw_neurons(weight, ids, shares[index]) for weight, ids, (_, shares) in per_start])
         nearest = _distances(rows, candidates.ravel().tolist()).view(starts, trials, -1)
         nearest = torch.minimum(nearest, distance[:, None])
         best = nearest.sum(2).argmin(1)
@@ -174,7 +174,7 @@ def _distances(rows: torch.Tensor, neurons: list[int]) -> torch.Tensor:
 
 
 def _draw_neurons(weight: np.ndarray, chosen: list[int], shares: np.ndarray) -> np.ndarray:
-    """Draw neurons by inverse transform sampling of their weights at `shares` in [0, 1); never `taken` ones."""
+    """Return neurons drawn by inverse transform of `shares` in [0, 1); `chosen` neurons get the `weight` 0 first."""
     weight[chosen] = 0.0
     if weight.sum() <= 0:
         weight[:] = 1.0

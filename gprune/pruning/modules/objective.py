@@ -1,4 +1,4 @@
-"""Objective of the refinement (BCM, section 3.1, Eqs. 2 to 5 and, from the appendix, Eq. 14).
+"""Compute the objective of the refinement (BCM, section 3.1, Eqs. 2 to 5; appendix, Eq. 14).
 
 All terms are linear in the number of neurons. `w` are the neuron parameters (unit rows), `c` the module
 centroids, `p` the soft memberships.
@@ -18,7 +18,7 @@ def soft_assignment(similarity: torch.Tensor, temperature: float) -> torch.Tenso
 
     Args:
         similarity: (neurons, modules) cosine of each neuron with each centroid.
-        temperature: divides the cosines; smaller is harder.
+        temperature: divides the cosines; a smaller value gives harder assignments.
 
     Returns:
         (neurons, modules) in [0, 1], each row sums to 1.
@@ -98,7 +98,7 @@ def _dispersion(membership: torch.Tensor, squares: torch.Tensor, lengths: torch.
     squared = membership.square()
     mass = membership.sum(0).square()
     pairs = mass - squared.sum(0)
-    # below this share of the mass, what is left of `pairs` is rounding
+    # a remainder of `pairs` below this share of the mass is rounding
     limits = torch.finfo(membership.dtype)
     defined = pairs > (16 * limits.eps * mass).clamp_min(limits.tiny)
     cosine = lengths - (squared * squares[:, None]).sum(0)

@@ -30,7 +30,7 @@ _CLUSTERING, _RANDOM = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """Modules that the refinement starts from, with the number of modules before the split."""
+    """Initial modules of the refinement, with the number of modules before the split."""
 
     labels: Array
     """(layers, neurons)"""
@@ -69,9 +69,9 @@ def modularize(
         drift: rank drift of every layer.
         primary: scores on A; the metric determines the direction preset.
         auxiliary: scores on B.
-        initial: the result of `cluster_layers` for the same parameters, settings and seed, which is split; or
-            (layers, neurons) initial modules, numbered from 0 without gaps in each layer. A metric whose scores
-            depend on the modules (twFLAP) is scored under a first partition, which is then refined (appendix, BCM
+        initial: the result of `cluster_layers` for the same parameters, settings and seed, whose modules are split
+            first; or (layers, neurons) initial modules, numbered from 0 without gaps in each layer. If scores depend on
+            the modules (twFLAP), they are computed under a first partition, which is then refined (appendix, BCM
             settings).
         settings: settings of BCM.
         seed: seed of random modules; each layer has its own random stream.
@@ -92,7 +92,7 @@ def modularize(
         start = _Start(initial, initial.max(axis=1) + 1, silhouette)
     unrefined = _Modules(direction.MAGNITUDE, start.labels, np.zeros((len(start.labels), 0, len(TERMS))))
     refined = _refine_layers(parameters, drift, start.labels, profiles, settings, on_progress)
-    return _decide(refined or [unrefined], settings.kind, start, drift, primary, auxiliary)
+    return _choose_profile(refined or [unrefined], settings.kind, start, drift, primary, auxiliary)
 
 
 def cluster_layers(
@@ -189,7 +189,7 @@ def _refine_layers(
     ]
 
 
-def _decide(
+def _choose_profile(
     alternatives: list[_Modules],
     kind: str,
     start: _Start,

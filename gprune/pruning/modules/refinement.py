@@ -1,4 +1,4 @@
-"""Refine centroids until modules are compact, distinct and consistent in drift (BCM, section 3.1).
+"""Refine module centroids so that modules become compact, distinct and consistent in drift (BCM, section 3.1).
 
 The centroids are the parameters; neurons follow them through their soft memberships and are assigned to the
 closest centroid at the end.
@@ -17,7 +17,7 @@ from gprune.system.errors import NumericsError
 
 
 def standardize_profile(profile: Array) -> Array:
-    """Divide each coordinate of a drift profile by its standard deviation over the layer.
+    """Standardize each coordinate of a drift profile over the layer.
 
     Args:
         profile: (coordinates, neurons) drift of one layer.
@@ -70,7 +70,8 @@ def refine(rows: torch.Tensor, labels: Array, profile: Array, settings: Modulari
 class _Descent:
     """Adam on the centroids of one layer; on a GPU, one step is captured as a graph and replayed.
 
-    A step has about a hundred small operations. Launched one by one, they would leave a GPU idle for 90% of the time.
+    A step has about a hundred small operations. If they were launched one by one, a GPU would be idle for 90% of the
+    time.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Controls of BCM: modules that replace behavior-consistent ones."""
+"""Build the control partitions that replace the behavior-consistent modules of BCM."""
 
 from dataclasses import replace
 

@@ -37,7 +37,7 @@ def recover(
     on_progress: Progress = silent,
     resumption: Resumption | None = None,
 ) -> RecoveredWeights:
-    """Train low-rank changes to the linear maps of a pruned model.
+    """Train low-rank changes of the linear maps of a pruned model, and return their factors.
 
     Args:
         decoder: the dense decoder, which is the teacher; it is not changed.
@@ -108,7 +108,7 @@ class Adapters:
         return list(pairs(numbers, self.sizes, self.rank))
 
     def attach(self, layers: Sequence[Any]) -> None:
-        """Use `numbers` as the weights and `gradient` as the gradients of peft's layers, one layer per map."""
+        """Make views of `numbers` and `gradient` the weights and gradients of peft's layers, one layer per map."""
         factors = zip(self._pairs(self.numbers), self._pairs(self.gradient), strict=True)
         for layer, (values, slopes) in zip(layers, factors, strict=True):
             # the factors of all layers are on one device; their output moves to the device of the layer

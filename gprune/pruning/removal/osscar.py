@@ -1,8 +1,8 @@
 """OSSCAR: remove the units with the lowest Hessian cost in rounds and refit the remaining weights.
 
 The rule follows the code of OSSCAR and Tyr-the-Pruner (docs/method.md). H is the sum of x x^T over the inputs x of a
-map, plus 0.01 times the mean of its diagonal on the diagonal; W are the weights. Removing a set S of inputs and
-refitting the others raises half the squared error of the outputs by W_S (H^-1_SS)^-1 W_S / 2.
+map, with 0.01 times the mean of its diagonal added to the diagonal. W are the weights. If a set S of inputs is removed
+and the other weights are refitted, half the squared error of the outputs increases by W_S (H^-1_SS)^-1 W_S / 2.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from gprune.records import Array, ModelShape
 DAMPING = 0.01
 """added to the diagonal of H, as a fraction of its mean (OSSCAR, Tyr: 0.01)"""
 ROUNDS = {"down_proj": 16, "o_proj": 1}
-"""removal rounds per map (Tyr: 16 for the FFN, one for heads)"""
+"""number of removal rounds of each map (Tyr: 16 for the FFN, one for heads)"""
 
 
 def osscar_decision(shape: ModelShape, target: float, equal: uniform.Counts | None = None) -> Decide:
-    """Return the decision function: one pruning ratio in every layer; the units with the lowest cost are removed."""
+    """Return a function that removes the units of a map with the lowest cost, at one pruning ratio in every layer."""
 
     def decide(output: OutputMap, inputs: MapInputs) -> tuple[Array, Array]:
         neurons, groups = uniform.layer_counts(shape, target, output.layer, equal)
@@ -51,25 +51,25 @@ def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, ro
     `width` consecutive inputs. Units whose inputs are always 0 are removed first. Rounds have equal sizes; a remainder
     is distributed over the first rounds. At equal cost the first unit is removed.
     """
-    units, wide = len(square) // width, weight.double().T.clone()
+    units, weights = len(square) // width, weight.double().T.clone()
     remaining = torch.ones(units, dtype=torch.bool, device=square.device)
-    # units whose inputs were always 0
+    # units whose inputs are always 0
     removed = (square.diagonal().reshape(-1, width) == 0).all(dim=1).nonzero().flatten()[: units - keep]
     remaining[removed] = False
-    wide[_inputs(removed, width)] = 0
+    weights[_input_indices(removed, width)] = 0
     order = [removed]
     if not bool(square.diagonal().any()):
-        return Removed(remaining, _removal_order(remaining, order, remaining.double()), wide)
-    inverse = _inverse(square)
+        return Removed(remaining, _removal_order(remaining, order, remaining.double()), weights)
+    inverse = _damped_inverse(square)
     for count in _units_per_round(units - keep - len(removed), rounds):
-        removed = costs(inverse, wide, remaining, width).argsort(stable=True)[:count]
-        _eliminate(inverse, wide, _inputs(removed, width))
+        removed = costs(inverse, weights, remaining, width).argsort(stable=True)[:count]
+        _eliminate(inverse, weights, _input_indices(removed, width))
         remaining[removed] = False
         order.append(removed)
-    return Removed(remaining, _removal_order(remaining, order, costs(inverse, wide, remaining, width)), wide)
+    return Removed(remaining, _removal_order(remaining, order, costs(inverse, weights, remaining, width)), weights)
 
 
-def _inverse(square: torch.Tensor) -> torch.Tensor:
+def _damped_inverse(square: torch.Tensor) -> torch.Tensor:
     """Return the inverse of the damped (inputs, inputs) matrix."""
     damped = square.clone()
     damped.diagonal().add_(DAMPING * square.diagonal().mean())
@@ -79,35 +79,38 @@ def _inverse(square: torch.Tensor) -> torch.Tensor:
 
 
 def _units_per_round(count: int, rounds: int) -> list[int]:
-    """Return the units to remove in each round."""
+    """Return the number of units to remove in each round."""
     rounds = min(rounds, count)
     return [count // rounds + (number < count % rounds) for number in range(rounds)]
 
 
-def _inputs(units: torch.Tensor, width: int) -> torch.Tensor:
+def _input_indices(units: torch.Tensor, width: int) -> torch.Tensor:
     """Return the input indices of some units."""
     return (units[:, None] * width + torch.arange(width, device=units.device)).flatten()
 
 
-def costs(inverse: torch.Tensor, wide: torch.Tensor, remaining: torch.Tensor, width: int) -> torch.Tensor:
-    """Return (units,) half the squared error that the removal of each unit adds; infinity for removed units."""
+def costs(inverse: torch.Tensor, weights: torch.Tensor, remaining: torch.Tensor, width: int) -> torch.Tensor:
+    """Return (units,) half the squared error that the removal of each unit adds; infinity for removed units.
+
+    `weights` is (inputs, outputs).
+    """
     units = len(remaining)
     index = torch.arange(units, device=remaining.device)
     blocks = inverse.view(units, width, units, width)[index, :, index].clone()
     blocks[~remaining] = torch.eye(width, dtype=blocks.dtype, device=blocks.device)
-    unit_weights = wide.view(units, width, -1)
+    unit_weights = weights.view(units, width, -1)
     half = torch.linalg.solve_triangular(torch.linalg.cholesky(blocks), unit_weights, upper=False)
     return (half.square().sum(dim=(1, 2)) / 2).masked_fill(~remaining, torch.inf)
 
 
-def _eliminate(inverse: torch.Tensor, wide: torch.Tensor, removed: torch.Tensor) -> None:
+def _eliminate(inverse: torch.Tensor, weights: torch.Tensor, removed: torch.Tensor) -> None:
     """Remove inputs from H^-1 and refit the weights of the other inputs, both in place."""
     factor = torch.linalg.cholesky(inverse.index_select(0, removed).index_select(1, removed))
     rows = torch.linalg.solve_triangular(factor, inverse.index_select(0, removed), upper=False)
-    part = torch.linalg.solve_triangular(factor, wide.index_select(0, removed), upper=False)
-    wide.addmm_(rows.T, part, alpha=-1)
+    part = torch.linalg.solve_triangular(factor, weights.index_select(0, removed), upper=False)
+    weights.addmm_(rows.T, part, alpha=-1)
     inverse.addmm_(rows.T, rows, alpha=-1)
-    wide[removed] = 0
+    weights[removed] = 0
     inverse[removed] = 0
     inverse[:, removed] = 0
 

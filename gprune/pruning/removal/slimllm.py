@@ -1,8 +1,8 @@
 """SlimLLM: score neurons by the principal directions of the layer's output and heads by output correlation.
 
 The rule follows the released code with its errors corrected (docs/method.md). Layers that change their input less
-are pruned more. The neurons with the highest scores stay, and the heads whose output together correlates most with
-the full attention output. Everything is measured on the output of the pruned layers below.
+are pruned more. The neurons with the highest scores are kept, and the set of heads whose output correlates most with
+the full attention output. All statistics are measured on the output of the pruned layers below.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
-from gprune.models.devices import present
+from gprune.models.devices import keep_present
 from gprune.models.parts import module_of
 from gprune.pruning.allocation import fang
 from gprune.pruning.calibration.collection import batch_runner
@@ -25,16 +25,16 @@ from gprune.system.errors import MethodError
 from gprune.system.progress import Progress, silent
 
 PUBLISHED_LAYERS, PRUNED = 32, 30
-"""number of layers that SlimLLM was published for, and how many of them it prunes"""
+"""number of layers of the model that SlimLLM was published for, and the number of pruned layers among them"""
 SHARPNESS = 10
 """inverse temperature of the softmax over the layers' cosine similarities (SlimLLM: 10)"""
 _LEAST_VARIANCE = 1e-12
-"""smallest variance of an output channel, relative to that of the full output, that counts"""
+"""channels whose output variance is below this fraction of the variance of the full output count as constant"""
 
 
 @torch.no_grad()
 def layer_cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress = silent) -> Array:
-    """Return (layers,) float64 mean over the tokens of the cosine similarity of a dense layer's input and output.
+    """Return the (layers,) float64 mean over tokens of the cosine similarity of each dense layer's input and output.
 
     Counts as one forward pass. Raises SettingsError if not even one sequence fits in memory.
     """
@@ -53,7 +53,7 @@ def layer_cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Pro
             layer_means.append(sum_ / tokens.ids.size)
         return np.array(layer_means)
 
-    means = batch_runner(batch, length, decoder, on_progress).fitting(run, samples)
+    means = batch_runner(batch, length, decoder, on_progress).attempt(run, samples)
     decoder.count_forward(tokens.ids.size)
     return means
 
@@ -94,7 +94,7 @@ def _pruned_layers(change: Array) -> Array:
 
 
 def _proportional(weights: Array, limit: float, total: float) -> Array:
-    """Return (parts,) shares proportional to `weights`, each at most `limit`, that sum to `total`."""
+    """Return (parts,) shares that sum to `total`, proportional to `weights` but at most `limit` each."""
     factors = np.concatenate([[0.0], np.sort(limit / weights)])
     # the sum is piecewise linear in the factor, with a kink where a share reaches the limit
     sums = np.minimum(weights * factors[:, None], limit).sum(axis=1)
@@ -102,7 +102,10 @@ def _proportional(weights: Array, limit: float, total: float) -> Array:
 
 
 def slimllm_decision(decoder: Decoder, target: float, change: Array) -> Decide:
-    """Return the decision function, with (layers,) `change` of `layer_cosines`. Raises as `layer_unit_counts`."""
+    """Return a function that selects the kept units of a map; `change` is the result of `layer_cosines`.
+
+    Raises the errors of `layer_unit_counts`.
+    """
     shape = decoder.shape
     groups, neurons = layer_unit_counts(change, shape, target)
 
@@ -112,7 +115,7 @@ def slimllm_decision(decoder: Decoder, target: float, change: Array) -> Decide:
             group_moments = output_covariances(weight, covariance, shape.kv_heads)
             return keep_groups(group_moments, int(groups[output.layer])).cpu().numpy(), np.zeros(shape.kv_heads)
         gate, up = decoder.gate_proj(output.layer), decoder.up_proj(output.layer)
-        with present(module_of(gate)), present(module_of(up)):
+        with keep_present(module_of(gate)), keep_present(module_of(up)):
             rows, energy = (gate.weight, up.weight), inputs.moments.square.diagonal()
             scores = neuron_scores(rows, weight, inputs.entering, energy, covariance).cpu().numpy()
         return budget.highest(scores, int(neurons[output.layer])), scores
@@ -164,9 +167,9 @@ def output_covariances(weight: torch.Tensor, covariance: torch.Tensor, groups: i
 def keep_groups(moments: torch.Tensor, keep: int) -> torch.Tensor:
     """Return (groups,) bool, True for the groups whose output correlates most with the full output.
 
-    `moments` is the result of `output_covariances`. First the groups whose removal alone leaves the highest
-    correlation are removed. Then each removed group is swapped with the kept group for which the correlation rises
-    most, if it rises. The correlation is the sum of its magnitude over output channels; a constant channel counts as 0.
+    `moments` is the result of `output_covariances`. First the groups are removed whose removal alone leaves the highest
+    correlation. Then each removed group is swapped with a kept group if that raises the correlation; the swap that
+    raises it most is made. The correlation is summed in magnitude over output channels; a constant channel counts as 0.
     """
     count, group_sums = len(moments), moments.sum(dim=1)
     total = group_sums.sum(dim=0)

@@ -1,4 +1,4 @@
-"""Prune layer by layer, each map on the outputs of the pruned and repaired layers below.
+"""Prune layer by layer; the statistics of each map are measured on the pruned and repaired layers below.
 
 In each layer o_proj is pruned and repaired first, then down_proj. A decision uses the second moments of a map's
 inputs. They exist for one map at a time, because those of down_proj take 0.9 GiB at the 7B shape. The repair is the
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
-from gprune.models.devices import present
+from gprune.models.devices import keep_present
 from gprune.pruning.calibration.collection import batch_runner
 from gprune.pruning.calibration.sequential import Block, StopForward, embed_sequences
 from gprune.pruning.repair import OutputMap
@@ -24,7 +24,7 @@ from gprune.study.settings import OwnRepair
 from gprune.system.progress import Progress, silent
 
 PASSES = 3
-"""counted forward passes: up to o_proj, up to down_proj, and the complete pruned layer"""
+"""number of forward passes that are counted: up to o_proj, up to down_proj, and the complete pruned layer"""
 _PROGRESS_LABEL = "pruning layer after layer"
 
 
@@ -38,8 +38,8 @@ class MapInputs:
 
 
 Decide = Callable[[OutputMap, MapInputs], tuple[Array, Array]]
-"""(dense map, statistics of its inputs) -> (units,) bool, True = kept, and (units,) order of removal, highest for the
-last; units are neurons at down_proj and key/value groups at o_proj"""
+"""(dense map, statistics of its inputs) -> (units,) bool, True = kept, and (units,) order of removal, in which a higher
+value is removed later; the units are neurons at down_proj and key/value groups at o_proj"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ class RemovalDecisions:
     heads: Array
     """(layers, key/value groups) bool, True = kept"""
     order: Array
-    """(layers, neurons) float64, the higher the later a neuron would go"""
+    """(layers, neurons) float64 order of removal; neurons with a higher value are removed later"""
 
 
 @torch.no_grad()
@@ -71,7 +71,7 @@ def remove_layerwise(
     Raises SettingsError if not even one sequence fits in memory, NumericsError if an activation is not finite.
     """
     samples, length = tokens.ids.shape
-    decisions = batch_runner(batch, length, decoder, on_progress).fitting(
+    decisions = batch_runner(batch, length, decoder, on_progress).attempt(
         lambda size: _remove_layers(decoder, tokens, size, decide, own_repair, on_progress), samples
     )
     decoder.count_forward(PASSES * tokens.ids.size)
@@ -89,7 +89,7 @@ def _remove_layers(
         with ExitStack() as pruned:
             for name, dense in (("o_proj", decoder.o_proj(layer)), ("down_proj", decoder.down_proj(layer))):
                 output = OutputMap(name, layer, dense, np.ones(dense.in_features, dtype=bool))
-                decisions[name].append(_prune(output, _measure_inputs(decoder, output, blocks), decide, own_repair))
+                decisions[name].append(_prune_map(output, _measure_inputs(decoder, output, blocks), decide, own_repair))
                 pruned.enter_context(output.applied())
             for block in blocks:
                 block.states = block.run(decoder, layer).to(block.states.device)
@@ -114,14 +114,14 @@ def _measure_inputs(decoder: Decoder, output: OutputMap, blocks: Sequence[Block]
     return MapInputs(moments, entering)
 
 
-def _prune(output: OutputMap, inputs: MapInputs, decide: Decide, own_repair: OwnRepair) -> tuple[Array, Array]:
-    """Decide which units of a map stay and repair it. Return the kept units and their order."""
-    with present(output.dense):
+def _prune_map(output: OutputMap, inputs: MapInputs, decide: Decide, own_repair: OwnRepair) -> tuple[Array, Array]:
+    """Prune and repair a map by the decision. Return the (units,) mask and order of removal."""
+    with keep_present(output.dense):
         units, order = decide(output, inputs)
     output.mask = np.repeat(units, len(output.mask) // len(units))
     if not units.all():
         stays, dtype = torch.as_tensor(output.mask, device=output.device), output.dense.weight.dtype
-        with present(output.dense):
+        with keep_present(output.dense):
             missing = inputs.moments.own_inputs(stays, output.dense.weight, own_repair.whole)
         weights, bias, _ = solve(output.columns(), output.dense_bias(), missing, own_repair.kind, own_repair.damping)
         output.weight = cast_weights(weights, dtype, output)

@@ -1,8 +1,8 @@
-"""Repairs of the kept weights, as named in `gprune.records.repairs`.
+"""Repair the kept weights of a pruned model by the methods in `gprune.records.repairs`.
 
 A repair is an entry in that table and a module with two functions:
 
-    ready(decoder, **inputs) -> Any                  prepares what does not depend on the masks
+    ready(decoder, **inputs) -> Any                  prepares inputs that do not depend on the masks
     repair(decoder, maps, ready, on_progress)        sets weight and bias of the output maps
 
 A repair may run the decoder. While `OutputMap.applied` is active for a map, the decoder computes that map as in the
@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from gprune.models.decoder import Decoder
-from gprune.models.devices import execution_device, present
+from gprune.models.devices import execution_device, keep_present
 from gprune.records import Array, PrunedModel, Repair
 from gprune.system.progress import Progress, silent
 
@@ -43,7 +43,7 @@ class OutputMap:
 
     def columns(self, staying: bool = True) -> torch.Tensor:
         """Return the (outputs, columns) dense weights of the kept columns, or of the removed columns."""
-        with present(self.dense):
+        with keep_present(self.dense):
             return self.dense.weight.index_select(1, self.index(staying))
 
     def narrowed(self) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -52,8 +52,8 @@ class OutputMap:
         return self.columns() if self.weight is None else self.weight, None if bias is None else bias.clone()
 
     def dense_bias(self) -> torch.Tensor | None:
-        """Return (outputs,) bias of the dense map; None without one."""
-        with present(self.dense):
+        """Return the (outputs,) bias of the dense map, or None if it has none."""
+        with keep_present(self.dense):
             return None if self.dense.bias is None else self.dense.bias.detach()
 
     @property
@@ -63,17 +63,17 @@ class OutputMap:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Make the dense map compute the output of the pruned map while the context is open."""
+        """Let the dense map compute the output of the pruned map while the context is open."""
         dense, removed_columns = self.dense, torch.as_tensor(~self.mask, device=self.device)
-        wide = None
+        full_weight = None
         if self.weight is not None:
-            wide = torch.zeros_like(dense.weight, device=self.device).index_copy_(1, self.index(), self.weight)
+            full_weight = torch.zeros_like(dense.weight, device=self.device).index_copy_(1, self.index(), self.weight)
         with ExitStack() as stack:
-            if wide is not None or self.bias is not None:
+            if full_weight is not None or self.bias is not None:
                 # keeps offloaded dense weights from being loaded again by a call of the module
-                stack.enter_context(present(dense))
+                stack.enter_context(keep_present(dense))
             stack.callback(dense.register_forward_pre_hook(_zero_inputs(removed_columns)).remove)
-            for name, value in (("weight", wide), ("bias", self.bias)):
+            for name, value in (("weight", full_weight), ("bias", self.bias)):
                 if value is not None:
                     stack.callback(setattr, dense, name, getattr(dense, name))
                     setattr(dense, name, nn.Parameter(value, requires_grad=False))
@@ -108,7 +108,7 @@ def repaired_maps(
 
 
 def dense_maps(decoder: Decoder, model: PrunedModel) -> list[OutputMap]:
-    """Return both output maps of every layer with the masks, not repaired; o_proj before down_proj."""
+    """Return both output maps of every layer with their masks, before repair; o_proj precedes down_proj."""
     masks, maps = model.masks, []
     for layer in range(decoder.shape.layers):
         channels = np.repeat(masks.heads[layer], decoder.shape.group_channels)

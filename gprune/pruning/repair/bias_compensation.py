@@ -1,4 +1,4 @@
-"""Bias compensation, as in FLAP: the mean contribution of removed units moves into the biases."""
+"""Compensate biases as in FLAP: add the mean contribution of removed units to the biases."""
 
 from collections.abc import Sequence
 from functools import reduce

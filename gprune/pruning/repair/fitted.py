@@ -18,15 +18,14 @@ def ready(_: Decoder, weights: RepairedWeights) -> RepairedWeights:
 
 
 def repair(_: Decoder, maps: Sequence[OutputMap], weights: RepairedWeights, __: Progress) -> None:
-    """Set weights and biases of all maps. Raises ModelError if they were fitted to other masks."""
+    """Set the fitted weights and biases of all maps. Raises ModelError if they were fitted to other masks."""
     columns = [int(output.mask.sum()) for output in maps]
     if columns != weights.columns.tolist() or any(
         len(output.dense.weight) * width != size
         for output, width, size in zip(maps, columns, np.diff(weights.ends, prepend=0), strict=True)
     ):
         raise ModelError(
-            f"the weights repaired by {weights.kind} are those of other masks, or of another model: repair "
-            "these masks anew"
+            f"the weights repaired by {weights.kind} belong to other masks or another model: repair these masks again"
         )
     for index, (output, stop) in enumerate(zip(maps, weights.ends.tolist(), strict=True)):
         device, outputs = output.device, len(output.dense.weight)
@@ -38,7 +37,7 @@ def repair(_: Decoder, maps: Sequence[OutputMap], weights: RepairedWeights, __: 
 
 
 def pack_maps(maps: Sequence[OutputMap], method: str, kind: str, errors: Array) -> RepairedWeights:
-    """Return repaired maps as a record; maps without repaired weights keep those of the dense model."""
+    """Return a record of the repaired maps; it has the dense weights for maps that were not repaired."""
     weights = [output.columns() if output.weight is None else output.weight for output in maps]
     biased = all(output.bias is not None for output in maps)
     return RepairedWeights(
@@ -47,7 +46,7 @@ def pack_maps(maps: Sequence[OutputMap], method: str, kind: str, errors: Array) 
         dtype=str(weights[0].dtype).removeprefix("torch."),
         columns=np.array([output.mask.sum() for output in maps]),
         ends=np.cumsum([weight.numel() for weight in weights]),
-        numbers=np.concatenate([_numbers(weight) for weight in weights]),
+        numbers=np.concatenate([_flatten(weight) for weight in weights]),
         biases=np.stack([output.bias.float().cpu().numpy() for output in maps if output.bias is not None])
         if biased
         else np.zeros((0, len(weights[0])), np.float32),
@@ -55,8 +54,8 @@ def pack_maps(maps: Sequence[OutputMap], method: str, kind: str, errors: Array) 
     )
 
 
-def _numbers(weight: torch.Tensor) -> Array:
-    """Return a matrix as a flat array; bfloat16 is stored as integers because numpy lacks it."""
+def _flatten(weight: torch.Tensor) -> Array:
+    """Return a matrix as a flat array; bfloat16 is stored as integers, because numpy lacks this type."""
     flat = weight.contiguous().cpu().flatten()
     return (flat.view(torch.int16) if flat.dtype == torch.bfloat16 else flat).numpy()
 

@@ -47,8 +47,8 @@ def fit(
     """Fit weights and biases of all output maps to the masks; the model is not changed.
 
     Every token has the same weight. Counts as three forward passes: the dense layer, the pruned attention, and the
-    pruned FFN, which runs twice. Maps below the first removed unit stay bit for bit unchanged; with the target
-    own_inputs, all maps without removed units do.
+    pruned FFN, which runs twice. Maps below the first removed unit stay bit for bit unchanged. With the target
+    own_inputs, all maps without removed units stay unchanged.
 
     Raises SettingsError if not even one sequence fits in memory or the texts do not determine the weights,
     NumericsError if an activation is not finite.
@@ -59,7 +59,7 @@ def fit(
         maps, errors = _LayerWalk(decoder, masks, texts, settings, size).run(on_progress)
         return pack_maps(maps, masks.method, settings.kind, np.array(errors))
 
-    repaired = batch_runner(batch, length, decoder, on_progress).fitting(walk, samples)
+    repaired = batch_runner(batch, length, decoder, on_progress).attempt(walk, samples)
     decoder.count_forward(3 * sum(text.ids.size for text in texts))
     on_progress(decoder.shape.layers, decoder.shape.layers, _PROGRESS_LABEL)
     return repaired
@@ -78,16 +78,16 @@ class _LayerWalk:
     ) -> None:
         self.decoder, self.settings = decoder, settings
         self.maps = dense_maps(decoder, PrunedModel(masks))
-        # for every text: both hidden states, the attention's output and the layer's target
+        # copies per text: hidden states of both models, output of the attention and target of the layer
         copies = 4 * len(texts)
         self.dense = [block for text in texts for block in embed_sequences(decoder, text, batch, copies)]
         self.pruned = [replace(block) for block in self.dense]
         self.references: list[torch.Tensor | None] = [None] * len(self.dense)
-        """outputs of the dense down_proj per batch, if they are the target"""
+        """outputs of the dense down_proj by batch, if these are the target of the fit"""
         self.attended: list[tuple[torch.Tensor, Any]] = []
-        """for every batch the kept inputs of o_proj, later its output, and the other outputs of the attention module"""
+        """by batch: kept inputs of o_proj (after the repair its output), and other outputs of the attention module"""
         self.removed = False
-        """True after the first map with removed units"""
+        """True from the first map with removed units on"""
         self.errors: list[tuple[float, float]] = []
         """mean square of the missing output of every map before and after the repair"""
 
@@ -103,7 +103,7 @@ class _LayerWalk:
         return self.maps, self.errors
 
     def _fit(self, output: OutputMap, batches: Iterator[_Batch]) -> None:
-        """Repair a map from the (tokens, columns) inputs and the missing outputs of every batch."""
+        """Repair a map from its (tokens, columns) inputs and the missing outputs of all batches."""
         kind, alone = self.settings.kind, self.settings.target == "own_inputs"
         self.removed |= not output.mask.all()
         weight, device = output.columns(), output.device
@@ -206,7 +206,7 @@ class ModuleCall:
 
 @contextmanager
 def record_call(module: nn.Module, stop: bool = False) -> Iterator[ModuleCall]:
-    """Record input and output of a module's call, before masks are applied; `stop` ends the forward pass there."""
+    """Record input and output of a module's call before masks are applied; `stop` ends the forward pass after it."""
     call = ModuleCall()
 
     def record_input(_: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -225,17 +225,17 @@ def record_call(module: nn.Module, stop: bool = False) -> Iterator[ModuleCall]:
 
 def cast_weights(weights: torch.Tensor, dtype: torch.dtype, output: OutputMap) -> torch.Tensor:
     """Return the weights in the model's number type. Raises NumericsError if they are too large for it."""
-    narrow = weights.to(dtype)
-    if not bool(torch.isfinite(narrow).all()):
+    rounded = weights.to(dtype)
+    if not bool(torch.isfinite(rounded).all()):
         raise NumericsError(
             f"the repaired weights of {output.name} in layer {output.layer} do not fit {str(dtype)[6:]}: use "
             "float32 or bfloat16, or a larger repair.damping"
         )
-    return narrow
+    return rounded
 
 
 def require_finite_moments(moments: FitMoments, output: OutputMap, doing: str) -> None:
-    """Raise NumericsError if the moments of a map are not finite; `doing` completes the sentence."""
+    """Raise NumericsError if the moments of a map are not finite; `doing` ends the sentence "... not finite while"."""
     if not bool(torch.isfinite(moments.cross).all() and torch.isfinite(moments.square).all()):
         raise NumericsError(
             f"an activation at {output.name} of layer {output.layer} is not finite while {doing}: "

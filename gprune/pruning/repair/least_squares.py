@@ -15,11 +15,11 @@ import torch
 from gprune.system.errors import SettingsError
 
 PIECE = 4096
-"""tokens whose products are summed in float32; the sums are added in float64"""
+"""number of tokens whose products are summed in float32; these sums are added in float64"""
 
 
 class FitMoments:
-    """Moments over all tokens of a map's inputs x (columns) and of the missing output r (outputs)."""
+    """Second moments, over all tokens, of a map's inputs x (columns) and of the missing output r (outputs)."""
 
     def __init__(self, columns: int, outputs: int, device: torch.device) -> None:
         """Start with zero moments."""

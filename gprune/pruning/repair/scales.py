@@ -13,7 +13,7 @@ from gprune.system.progress import Progress, silent
 
 
 def ready(_: Decoder, scales: LearnedScales) -> LearnedScales:
-    """Return the scales unchanged; they are valid only for the masks they were learned for."""
+    """Return the scales unchanged; they are valid only for the masks for which they were learned."""
     return scales
 
 
@@ -35,12 +35,10 @@ def repair(decoder: Decoder, maps: Sequence[OutputMap], scales: LearnedScales, _
     for output in maps:
         position, rows = factors[output.name]
         if not np.array_equal(rows[output.layer] != 0, output.mask):
-            raise ModelError(
-                f"the scales of {scales.method} are those of other masks, or of another model: learn them again"
-            )
+            raise ModelError(f"the scales of {scales.method} belong to other masks or another model: learn them again")
         weight, bias = output.narrowed()
-        wide = torch.promote_types(weight.dtype, torch.float32)
-        factor = torch.tensor(rows[output.layer][output.mask]).to(weight.device, wide)
-        added = torch.tensor(scales.biases[output.layer, position]).to(weight.device, wide)
-        output.weight = (weight.to(wide) * factor).to(weight.dtype)
-        output.bias = (added if bias is None else bias.to(wide) + added).to(weight.dtype)
+        float_type = torch.promote_types(weight.dtype, torch.float32)
+        factor = torch.tensor(rows[output.layer][output.mask]).to(weight.device, float_type)
+        added = torch.tensor(scales.biases[output.layer, position]).to(weight.device, float_type)
+        output.weight = (weight.to(float_type) * factor).to(weight.dtype)
+        output.bias = (added if bias is None else bias.to(float_type) + added).to(weight.dtype)

@@ -1,10 +1,9 @@
-"""Base importance metrics of units, from activation statistics and weight norms alone.
+"""Compute base importance scores of units from activation statistics and weight norms.
 
 The metrics are the base scores of section 4 ("GPrune-LLM with FLAP, Wanda-sp, ..."). None of them needs the
-model or another forward pass: a text, any half of it or any other subset of its shards is scored in
-milliseconds.
+model or another forward pass, so a text, a half of it or any other subset of its shards is scored in milliseconds.
 
-A metric is a module with two functions, and its label in ``gprune.study.methods``:
+A metric is a module with these two functions; its label is in ``gprune.study.methods``:
 
     score(statistics, norms, shape, settings) -> UnitScores    from statistics merged into one shard
     score_neurons(statistics, norms, shards, layer) -> Array   (neurons,) scores of one layer on some shards
@@ -56,24 +55,24 @@ def score(
 
 
 def combine_scores(scoring: str, primary: UnitScores, auxiliary: UnitScores, shape: ModelShape) -> UnitScores:
-    """Average the scores of two texts (`score_average`), or their ranks in the layer from 0 (`rank_average`).
+    """Return the mean of the scores of two texts (`score_average`) or of their ranks in the layer (`rank_average`).
 
     The score of a key/value group is computed from the averaged o_proj channels by the metric's rule. Both scores
     must be of the same metric and model.
     """
     ffn, channels = (
-        _average(scoring, getattr(primary, part), getattr(auxiliary, part)) for part in ("ffn", "channels")
+        _average_scores(scoring, getattr(primary, part), getattr(auxiliary, part)) for part in ("ffn", "channels")
     )
     grouped = channels.reshape(shape.layers, shape.kv_heads, shape.group_channels)
     heads = grouped.sum(axis=-1) if primary.metric in SUMMED_METRICS else grouped.mean(axis=-1)
     return UnitScores(primary.metric, f"{primary.text} + {auxiliary.text}", ffn, heads, channels)
 
 
-def _average(scoring: str, first: Array, second: Array) -> Array:
+def _average_scores(scoring: str, first: Array, second: Array) -> Array:
     """Return (layers, units) mean of two score arrays or of their ranks."""
     if scoring == "rank_average":
         first, second = ranks(first), ranks(second)
-    # halved before adding, so that no sum of large scores overflows
+    # halved before they are added, so that sums of large scores do not overflow
     return 0.5 * first + 0.5 * second
 
 

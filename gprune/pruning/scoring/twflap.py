@@ -1,8 +1,8 @@
 """Token-weighted FLAP (twFLAP): FLAP with the tokens weighted by the contexts of a neuron's group (section 4).
 
-FANG's metric, and the base metric of GPrune-LLM. Every group of neurons weights tokens by the distance between their
-context and its own. A token's weight depends on its context only, so the moments per context give the weighted mean
-and variance exactly, and new groups or modules need no forward pass.
+This is FANG's metric and a base metric of GPrune-LLM. Every group of neurons weights a token by the distance between
+the token's context and the context of the group. A token's weight depends on its context only. The moments per context
+therefore give the weighted mean and variance exactly, and new groups or modules need no forward pass.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def module_profile(affinity: Array, labels: Array, groups: int, kind: str = "dom
         means = (sums / sizes).T
         serves = means.sum(axis=1) > 0
         if kind == "dominant":
-            # without the division every module would go to the context with the largest gradients
+            # without the division, every module would be assigned to the context with the largest gradients
             level = affinity[layer].mean(axis=1)
             means = np.eye(contexts)[np.argmax(means / np.where(level > 0, level, 1.0), axis=1)]
         profile[layer, serves] = means[serves] / means[serves].sum(axis=1, keepdims=True)

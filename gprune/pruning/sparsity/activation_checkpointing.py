@@ -1,4 +1,4 @@
-"""Activation checkpointing: a masked forward pass stores inputs and recomputes the rest (section 3.3).
+"""Save memory by activation checkpointing: store inputs and recompute activations in the backward pass (section 3.3).
 
 Tensors stored for the backward pass take most of the memory of a step. The FFN's activations and their product are
 recomputed from the outputs of gate_proj and up_proj, and a norm's float32 copy from its half-precision input. This
@@ -14,8 +14,8 @@ from torch import Tensor
 # A', A'', B' and B'' each use their own copy of the masks, so that one backward pass gives separate gradients
 SUBSETS = 4
 
-# elements of a product that are converted to float32 at a time (16 MiB)
-_PIECE = 1 << 22
+# number of elements of a product that are converted to float32 at a time (16 MiB)
+_CONVERTED_SIZE = 1 << 22
 
 Function = Callable[[Tensor], Tensor]
 
@@ -26,7 +26,7 @@ def at_least_float32(dtype: torch.dtype) -> torch.dtype:
 
 
 def apply_mask(activations: Tensor, mask: Tensor) -> Tensor:
-    """Multiply activations by the mask copy of their subset.
+    """Return activations multiplied by the mask copy of their subset.
 
     Args:
         activations: (subsets * sequences, tokens, channels) of any floating type.
@@ -76,9 +76,9 @@ class _Masked(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, activations: Tensor, mask: Tensor) -> Tensor:
-        """Scale (subsets * sequences, tokens, channels) by (subsets, channels)."""
+        """Return (subsets * sequences, tokens, channels) activations scaled by (subsets, channels)."""
         ctx.save_for_backward(activations, mask)
-        return _scale(activations, mask)
+        return _scale_subsets(activations, mask)
 
     @staticmethod
     def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor | None, Tensor]:
@@ -86,7 +86,7 @@ class _Masked(torch.autograd.Function):
         activations, mask = ctx.saved_tensors
         gradient = output_gradients[0]
         mask_gradient = summed_products(gradient, activations, len(mask))
-        return _scale(gradient, mask) if ctx.needs_input_grad[0] else None, mask_gradient
+        return _scale_subsets(gradient, mask) if ctx.needs_input_grad[0] else None, mask_gradient
 
 
 class _MaskedProduct(torch.autograd.Function):
@@ -97,7 +97,7 @@ class _MaskedProduct(torch.autograd.Function):
         """See `masked_product`."""
         ctx.save_for_backward(gate, up, mask)
         ctx.activation = activation
-        return _scale(activation(gate) * up, mask)
+        return _scale_subsets(activation(gate) * up, mask)
 
     @staticmethod
     def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor, None]:
@@ -111,7 +111,7 @@ class _MaskedProduct(torch.autograd.Function):
         mask_gradient = summed_products(gradient, factor * up, len(mask))
         if not ctx.needs_input_grad[0]:
             return None, None, mask_gradient, None
-        passed = _scale(gradient, mask)
+        passed = _scale_subsets(gradient, mask)
         (gate_gradient,) = torch.autograd.grad(active, leaf, passed * up)
         return gate_gradient, passed * factor, mask_gradient, None
 
@@ -152,18 +152,18 @@ class _Recomputed(torch.autograd.Function):
         return gradient, None
 
 
-def _scale(values: Tensor, mask: Tensor) -> Tensor:
+def _scale_subsets(values: Tensor, mask: Tensor) -> Tensor:
     spread = mask.to(values.dtype).repeat_interleave(len(values) // len(mask), dim=0)
     return values * spread[:, None, :]
 
 
 def summed_products(gradient: Tensor, activations: Tensor, subsets: int = SUBSETS) -> Tensor:
-    """Sum gradient times activations over the sequences and tokens of each subset, in float32.
+    """Return the sums of gradient times activations over the sequences and tokens of each subset, in float32.
 
     Args:
         gradient: (subsets * sequences, tokens, channels) of any floating type.
         activations: of the same shape and type.
-        subsets: how many there are.
+        subsets: number of subsets.
 
     Returns:
         (subsets, channels) float32.
@@ -173,7 +173,7 @@ def summed_products(gradient: Tensor, activations: Tensor, subsets: int = SUBSET
         return (left * right).sum(dim=(1, 2), dtype=at_least_float32(gradient.dtype))
     # half-precision products underflow for small gradients, so slices are converted to float32 one at a time
     total = torch.zeros(subsets, left.shape[-1], device=gradient.device)
-    step = max(_PIECE // (subsets * left.shape[2] * left.shape[3]), 1)
+    step = max(_CONVERTED_SIZE // (subsets * left.shape[2] * left.shape[3]), 1)
     for start in range(0, left.shape[1], step):
         rows = slice(start, start + step)
         total += left[:, rows].float().mul_(right[:, rows]).sum(dim=(1, 2))

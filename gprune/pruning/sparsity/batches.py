@@ -1,4 +1,4 @@
-"""Sequences of each step, and the hidden states of the dense model for them (section 3.3).
+"""Sample the sequences of each step, and cache the dense model's hidden states for them (section 3.3).
 
 Each text is split once into two disjoint halves, A' and A'' or B' and B''. A step takes the same number of sequences
 from each of the four halves; a half is reshuffled when it is exhausted.
@@ -24,15 +24,15 @@ from gprune.system import machine
 class Sampler:
     """Draw sequences from disjoint sets; a set is reshuffled when it is exhausted."""
 
-    def __init__(self, generator: np.random.Generator, sets: Sequence[Array], each: int) -> None:
+    def __init__(self, generator: np.random.Generator, sets: Sequence[Array], per_set: int) -> None:
         """Start with empty queues.
 
         Args:
             generator: generator of the shuffles.
             sets: (sequences,) int64 indices of the sequences of each set.
-            each: sequences per step and set; at most the size of the smallest set.
+            per_set: sequences per step and set; at most the size of the smallest set.
         """
-        self._generator, self._sets, self._each = generator, list(sets), each
+        self._generator, self._sets, self._per_set = generator, list(sets), per_set
         self._queues = [members[:0] for members in self._sets]
 
     def draw(self) -> Array:
@@ -41,7 +41,7 @@ class Sampler:
 
     def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return the arrays and values from which `restore` continues."""
-        # the queues need no copy, because a draw replaces them and changes none
+        # the queues need no copy, because a draw replaces them and never changes them in place
         arrays = {f"queue.{number}": queue for number, queue in enumerate(self._queues)}
         return arrays, {"generator": self._generator.bit_generator.state}
 
@@ -58,11 +58,11 @@ class Sampler:
         self._queues = queues
 
     def _take(self, number: int) -> Array:
-        """Return the next sequences of one set; a set that is used up is shuffled again."""
-        if len(self._queues[number]) < self._each:
+        """Return the next sequences of one set; an exhausted set is reshuffled."""
+        if len(self._queues[number]) < self._per_set:
             shuffled = self._generator.permutation(self._sets[number])
             self._queues[number] = np.concatenate([self._queues[number], shuffled])
-        sequences, self._queues[number] = np.split(self._queues[number], [self._each])
+        sequences, self._queues[number] = np.split(self._queues[number], [self._per_set])
         return sequences
 
 
@@ -142,7 +142,7 @@ class Teacher:
         """Return (sequences, tokens, hidden) states, computed in batches that fit in memory.
 
         Args:
-            sequences: runs the batches.
+            sequences: halves the batch if memory runs out.
             numbers: (sequences,) indices of the sequences.
             ids: (sequences, tokens) token ids on the device of the model.
             progress: finished steps and total steps.
@@ -160,7 +160,7 @@ class Teacher:
         """Return the arrays and values from which `restore` continues."""
         if self.cache is None:
             return {}, {"caches": False}
-        # only batches that are still in the cache
+        # only batches whose states are still in the cache
         used, maker = np.unique(self.batch_of[self.available], return_inverse=True)
         batches = [self.batches[index] for index in used]
         makers = np.full(len(self.available), -1, dtype=np.int64)

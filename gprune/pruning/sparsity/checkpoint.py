@@ -1,4 +1,4 @@
-"""Checkpoints of an unfinished training (sparsity learning, scales or recovery).
+"""Save and restore checkpoints of an unfinished training (sparsity learning, scales or recovery).
 
 A checkpoint has the trained numbers (thresholds, gates, scales or low-rank factors), the moments of Adam, the
 multiplier, the queues and generator of the sampler, the batch size, the batches in which the dense model's states
@@ -34,7 +34,7 @@ _LEARNED = "thresholds"
 
 
 class Batches(Protocol):
-    """Runner of the batches of a training."""
+    """Object that runs the batches of a training."""
 
     sequences: AdaptiveBatches
 
@@ -57,7 +57,7 @@ class Running:
     """notices so far, which a resumed process reports again"""
 
     def decay_rate(self, rate: float, step: int, steps: int) -> float:
-        """Set and return the learning rate of a step; it decays from `rate` along half a cosine."""
+        """Set and return the learning rate of a step, which decays from `rate` along half a cosine."""
         slower = rate * (1 + math.cos(math.pi * step / steps)) / 2
         self.optimizer.param_groups[0]["lr"] = slower
         return slower

@@ -1,4 +1,4 @@
-"""Masks with the same number of units in every layer (``sparsity.widths`` equal).
+"""Build masks with the same number of units in every layer (``sparsity.widths`` equal).
 
 Modules or gates then compete within a layer, and the pruned model has its family's standard architecture.
 """
@@ -27,7 +27,7 @@ def highest_per_layer(values: Tensor, count: int) -> Tensor:
 class EqualMasks(MaskFamily):
     """Threshold masks that keep the neurons with the highest margins, the same number in every layer.
 
-    The key/value groups are fixed, because the single threshold of a layer can only keep those with the highest scores.
+    The key/value groups are fixed, because the only threshold of a layer's attention always keeps the best groups.
     """
 
     neurons: int

@@ -1,4 +1,4 @@
-"""Masks from gates, one gate per unit: the units with the highest gates that fit the budget."""
+"""Build masks from gates, one gate per unit: the units with the highest gates that fit the budget are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rank_positions(scores: Array) -> Array:
 
 
 def starting_gates(scores: Sequence[UnitScores]) -> Array:
-    """Return (units,) float32 initial gates: rank positions of all neurons, then of all groups.
+    """Return (units,) float32 initial gates: rank positions of all neurons, then of all key/value groups.
 
     Args:
         scores: scores on each text; with several texts, units are ranked by the mean of their rank positions.

@@ -1,4 +1,4 @@
-"""Gates: one value per unit, learned with the losses of MSL, with masks that meet the budget at every step.
+"""Learn gates, one value per unit, with the losses of MSL and with masks that meet the budget at every step.
 
 This is MSL with modules of one unit. A gate starts at its unit's rank. The masks of a step keep the units with the
 highest gates; the gradient is that of the sigmoid of a gate (straight-through estimator; GRASPrune). Both texts

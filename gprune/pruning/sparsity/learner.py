@@ -1,4 +1,4 @@
-"""Training loop under a retention target, shared by thresholds and gates: batches, losses, Adam, checkpoints.
+"""Train thresholds or gates under a retention target: batches, losses, Adam and checkpoints.
 
 The weights are frozen. A step runs the masked decoder once forward and twice backward: for the cross-entropy, with
 separate gradients on the four subsets, and for the distillation from the dense model. Thresholds
@@ -62,7 +62,7 @@ class LearnerRunning(Running):
     """Mutable state of a training of thresholds or gates."""
 
     constraint: RetentionConstraint
-    """has zero weight if every mask meets the target"""
+    """retention constraint; its weight is zero if every mask meets the target"""
     sampler: SubsetSampler
     passes: Passes
 
@@ -138,7 +138,7 @@ class Learner(ABC, Generic[M]):
 
         epoch_steps, listener = running.sampler.steps_per_epoch, self._inputs.on_progress
         steps = self._epochs * epoch_steps
-        loop = LearningLoop(self.columns(), steps, epoch_steps, self._ids, restart, self._step, _message, listener)
+        loop = LearningLoop(self.columns(), steps, epoch_steps, self._ids, restart, self._step, _describe_row, listener)
         return loop.run(running, self._inputs.resumption)
 
     def _start_state(self, values: Tensor, hooks: MaskHooks) -> LearnerRunning:
@@ -156,13 +156,13 @@ class Learner(ABC, Generic[M]):
         numbers = running.sampler.draw().reshape(SUBSETS, -1)
         sums = running.passes.run(running.learned, numbers, step, steps)
         running.learned.grad, scalars = self.gradient(step, running, sums)
-        losses, values = _read(step, sums, running.learned.grad, scalars)
+        losses, values = _read_losses(step, sums, running.learned.grad, scalars)
         extra = self.take_step(running, values)
         epoch = step // running.sampler.steps_per_epoch
         return [step, epoch, *losses, values["retention"], *extra, rate]
 
 
-def _read(
+def _read_losses(
     step: int, sums: BatchSums, gradient: Tensor, scalars: Mapping[str, Tensor]
 ) -> tuple[list[float], dict[str, float]]:
     """Return the mean cross-entropy on A and on B, the mean distillation loss, and the scalars, in one transfer."""
@@ -180,7 +180,7 @@ def _read(
     return losses, dict(zip(scalars, numbers[3:-1], strict=True))
 
 
-def _message(row: list[float]) -> str:
+def _describe_row(row: list[float]) -> str:
     loss_primary, loss_auxiliary, distillation, retention = row[2:6]
     return (
         f"cross-entropy {loss_primary:.3f} on A, {loss_auxiliary:.3f} on B; "

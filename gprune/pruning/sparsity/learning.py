@@ -98,7 +98,7 @@ class ThresholdLearner(Learner[MaskFamily]):
         return torch.full((self.family.count,), 1 - self._target, device=self.family.share.device)
 
     def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
-        """See Learner; the extra scalar is whether the auxiliary cross-entropy was used for the FFN thresholds."""
+        """See Learner; the extra scalar is 1 if the auxiliary cross-entropy was used for the FFN thresholds."""
         thresholds, constraint = running.learned, running.constraint
         performance, admitted = self._performance(thresholds, sums)
         retention = self.family.retention(thresholds)
@@ -112,7 +112,7 @@ class ThresholdLearner(Learner[MaskFamily]):
         return gradient, {"retention": retention, "admitted": admitted}
 
     def _performance(self, thresholds: Tensor, sums: BatchSums) -> tuple[Tensor, Tensor]:
-        """Return the (thresholds,) gradient of the performance term, and whether the auxiliary text was admitted."""
+        """Return the (thresholds,) gradient of the performance term, and True if the auxiliary text was admitted."""
         quarter, length = sums.cross_entropy.shape[1:]
         kind, weight = self.settings.surrogate, self.settings.distillation_weight
         hard = self.family.threshold_gradient(sums.cross_entropy_gradient, thresholds, kind)
@@ -161,7 +161,7 @@ def combine_gradients(gradients: Tensor, modules: int, supervision: str) -> tupl
             thresholds always follow both texts.
 
     Returns:
-        (thresholds,) gradient, and a scalar bool tensor: whether the auxiliary text was admitted.
+        (thresholds,) gradient, and a scalar bool tensor, True if the auxiliary text was admitted.
     """
     mean_gradient, primary = gradients.mean(dim=0), gradients[:2].mean(dim=0)
     fixed = {"primary": False, "dual": True}

@@ -1,4 +1,4 @@
-"""Training loop with checkpoints; a resumed training gives the same bits."""
+"""Run a training loop with checkpoints; a resumed training gives the same bits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Hooks that apply masks to a frozen decoder and can be switched off (section 3.3).
+"""Apply masks to a frozen decoder by hooks that can be switched off (section 3.3).
 
 The masks multiply the inputs of down_proj and o_proj. The dense model (the teacher) and the masked model (the
 student) share one copy of the weights.
@@ -19,7 +19,7 @@ from gprune.pruning.sparsity.activation_checkpointing import SUBSETS, add_bias, 
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.records import ModelShape
 
-# dtypes for which norms compute in a float32 copy of their input
+# dtypes for which a norm converts its input to float32
 _HALF_PRECISION = (torch.float16, torch.bfloat16)
 # only modules of this library are replaced; custom code may use the same names for other functions
 _LIBRARY_PREFIX = "transformers."
@@ -69,7 +69,7 @@ class MaskHooks:
         return multiply
 
     def shift(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor | None]:
-        """Return a forward hook that adds the bias at `index` to a linear map's output, if there are any."""
+        """Return a forward hook that adds the bias at `index` to a linear map's output, if biases are set."""
 
         def add(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
             return add_bias(output, self.biases[index]) if self.biases else None
@@ -79,7 +79,7 @@ class MaskHooks:
     def feed_forward(self, layer: int, part: nn.Module, decoder: Decoder) -> Callable[[Tensor], Tensor]:
         """Return a forward function of a layer's FFN that stores less for the backward pass."""
         gate, up, down = decoder.gate_proj(layer), decoder.up_proj(layer), decoder.down_proj(layer)
-        activation: Any = _activation(part)
+        activation: Any = _find_activation(part)
         dense: Callable[[Tensor], Tensor] = part.forward
 
         def forward(inputs: Tensor) -> Tensor:
@@ -114,27 +114,27 @@ def hook_decoder(decoder: Decoder, biased: bool = False) -> Iterator[MaskHooks]:
             is_complete = not isinstance(decoder.gate_proj(index), Rows) or (
                 decoder.down_proj(index).in_features == decoder.shape.neurons
             )
-            if is_complete and _is_known(part) and _activation(part) is not None:
+            if is_complete and _is_known(part) and _find_activation(part) is not None:
                 stack.enter_context(replace_forward(part, hooks.feed_forward(index, part, decoder)))
             else:
-                _hook(decoder.down_proj(index), hooks.hook(index), stack)
+                _register_hook(decoder.down_proj(index), hooks.hook(index), stack)
             above = decoder.shape.layers + index
-            _hook(decoder.o_proj(index), hooks.hook(above), stack)
+            _register_hook(decoder.o_proj(index), hooks.hook(above), stack)
             if biased:
                 for linear, position in ((decoder.down_proj(index), index), (decoder.o_proj(index), above)):
                     stack.callback(linear.register_forward_hook(hooks.shift(position)).remove)
         if decoder.dtype in _HALF_PRECISION:
-            for norm in _norms(decoder):
-                stack.enter_context(replace_forward(norm, _recomputing(norm.forward)))
+            for norm in _find_norms(decoder):
+                stack.enter_context(replace_forward(norm, _wrap_recompute(norm.forward)))
         yield hooks
 
 
-def _hook(linear: nn.Linear, hook: Callable[..., Any], stack: ExitStack) -> None:
+def _register_hook(linear: nn.Linear, hook: Callable[..., Any], stack: ExitStack) -> None:
     stack.callback(linear.register_forward_pre_hook(hook).remove)
 
 
-def _activation(part: nn.Module) -> Any:
-    """Return the activation function of an FFN module, or None."""
+def _find_activation(part: nn.Module) -> Any:
+    """Return the activation function of an FFN module, or None if it is unknown."""
     return getattr(part, "act_fn", None) or getattr(part, "activation_fn", None)
 
 
@@ -142,13 +142,13 @@ def _is_known(module: nn.Module) -> bool:
     return type(module).__module__.startswith(_LIBRARY_PREFIX)
 
 
-def _norms(decoder: Decoder) -> list[nn.Module]:
+def _find_norms(decoder: Decoder) -> list[nn.Module]:
     """Return the RMS norms of the model; every family has its own class."""
     backbone: Any = decoder.model.base_model
     return [part for part in backbone.modules() if _is_known(part) and type(part).__name__.endswith("RMSNorm")]
 
 
-def _recomputing(forward: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
+def _wrap_recompute(forward: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
     def stand_in(inputs: Tensor) -> Tensor:
         if torch.is_grad_enabled() and inputs.requires_grad:
             return recompute(forward, inputs)

@@ -1,4 +1,4 @@
-"""Learnable masks and the gradient from masks to thresholds (section 3.3, Eq. 10).
+"""Compute masks from thresholds, and the gradients of thresholds from those of masks (section 3.3, Eq. 10).
 
 A unit is kept if its rank quantile reaches the threshold of its module (FFN) or of its layer (attention). Units and
 thresholds have the order of gprune.pruning.sparsity.rounding.
@@ -15,7 +15,7 @@ from torch import Tensor
 from gprune.pruning.sparsity.rounding import RankedUnits
 from gprune.records import Array, ModelShape
 
-# the sigmoid surrogate then has the peak of the long-tailed one, 2 at the threshold
+# with this steepness the sigmoid surrogate has the same peak as the long-tailed surrogate: 2 at the threshold
 _SIGMOID_STEEPNESS = 8.0
 
 

@@ -1,4 +1,4 @@
-"""Objective of MSL: cross-entropy, distillation and retention constraint (section 3.3, Eqs. 11 and 18).
+"""Compute the objective of MSL: cross-entropy, distillation and retention constraint (section 3.3, Eqs. 11 and 18).
 
 The language-model head and its gradients are computed in chunks of tokens, so that the logits of a whole batch never
 exist at once. The result is the gradient of each of the two losses with respect to the final hidden states.
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gprune.pruning.sparsity.activation_checkpointing import at_least_float32
 
-# logits per chunk: enough to use a GPU fully, or few enough for a CPU core's cache
+# logits per chunk: few enough for the cache of a CPU core, or enough to use a GPU fully
 _CHUNK_LOGITS = {"cpu": 2**18, "cuda": 2**25}
 # with fewer tokens, the matrix product of the head would be limited by reading its weights
 _LEAST_TOKENS = 64
@@ -32,7 +32,7 @@ class HeadLosses:
     cross_entropy_gradient: Tensor
     """(sequences, tokens, hidden) gradient of the summed cross-entropy with respect to the hidden states"""
     distillation_gradient: Tensor | None
-    """(sequences, tokens, hidden) the same for the summed distillation; None without a teacher"""
+    """(sequences, tokens, hidden) gradient of the summed distillation; None without a teacher"""
 
 
 def head_losses(
@@ -81,7 +81,7 @@ def _chunk(
     labels: Tensor,
     temperature: float,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return (tokens,) losses and (tokens, hidden) gradients of the cross-entropy and, with a teacher, distillation."""
+    """Return (tokens,) losses and (tokens, hidden) gradients of cross-entropy and, with a teacher, distillation."""
     hidden = student.detach().requires_grad_()
     with torch.enable_grad():
         logits = head(hidden)

@@ -1,4 +1,4 @@
-"""Forward and backward passes of a batch through teacher and student, in portions if memory is short (section 3.3).
+"""Run batches forward and backward through teacher and student, in portions if memory is short (section 3.3).
 
 The gradients of the four subsets are sums over their sequences, and decisions such as the admission of the auxiliary
 text use the complete sums. The division into portions therefore affects only rounding.
@@ -65,7 +65,7 @@ def portions(quarter: int, size: int) -> Iterator[tuple[slice, slice]]:
 
 
 class Passes:
-    """Run batches, in smaller portions after memory has run out."""
+    """Run the batches of a training, in smaller portions after memory has run out."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Passes:
         )
 
     def run(self, learned: Tensor, numbers: Array, step: int, steps: int) -> BatchSums:
-        """Run the sequences of a step forward and back.
+        """Run the sequences of a step forward and backward and return the summed losses and gradients.
 
         Args:
             learned: (count,) values that determine the student's masks.
@@ -116,7 +116,7 @@ class Passes:
         ids = torch.from_numpy(self._ids[numbers]).to(self._decoder.device)
         distils = self._settings.distillation_weight > 0
         target = self._targets(numbers, ids, (step, steps)) if distils else None
-        return self.sequences.fitting(lambda size: self._summed(learned, ids, target, size), numbers.size, step, steps)
+        return self.sequences.attempt(lambda size: self._summed(learned, ids, target, size), numbers.size, step, steps)
 
     def _targets(self, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
         """Return (subsets, sequences, tokens, hidden) final states of the dense model."""

@@ -3,10 +3,10 @@
 Units are in one flat order: the neurons of all layers, then the key/value groups of all layers. Thresholds are ordered
 likewise: one per module, then one per layer's attention. Rank quantiles of units are compared with them (Eq. 10).
 
-For exact masks, a common shift of all thresholds brings the masks near the target. The remaining difference is made up
-by the neurons nearest their thresholds, because a key/value group is a coarse unit. Every layer keeps at least one
-neuron and one key/value group. With an alignment, widths are multiples of a block, and a layer keeps at least one
-block. The module does not import torch, so that the app can evaluate other thresholds quickly.
+For exact masks, a common shift of all thresholds brings the masks near the target. Then the neurons nearest their
+thresholds are added or removed until the target is met, because a key/value group is too coarse a unit. Every layer
+keeps at least one neuron and one key/value group. With an alignment, widths are multiples of a block, and a layer keeps
+at least one block. The module does not import torch, so that the app can evaluate other thresholds quickly.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RankedUnits:
     modules: int
     """number of FFN thresholds; they come before the attention thresholds"""
     free_groups: bool = True
-    """whether thresholds decide on key/value groups; otherwise the groups are fixed by quantiles outside [0, 1]"""
+    """True if thresholds select the key/value groups; else the groups are fixed by quantiles outside [0, 1]"""
 
     @classmethod
     def build(cls, shape: ModelShape, scores: Array, head_scores: Array, partition: Partition) -> RankedUnits:
@@ -99,7 +99,7 @@ class ExactPlan:
 def exact_masks(
     units: RankedUnits, thresholds: Array, target: float, alignment: int = 1, equal: bool = False
 ) -> ExactPlan:
-    """Shift all thresholds together until the target is met, then add or remove the nearest neurons.
+    """Return masks that meet the target: shift all thresholds together, then add or remove the nearest neurons.
 
     Args:
         units: all units with their quantiles.
@@ -114,13 +114,13 @@ def exact_masks(
         the minimum widths and the final correction, a unit is kept if and only if its quantile reaches its threshold.
     """
     margins = units.split(units.margins(thresholds))
-    decide = _equal if equal else _shifted
+    decide = _cut_by_layer if equal else _cut_together
     ffn, heads, shift = decide(units, margins, target, alignment)
     masks = PruningMasks("gprune", ffn, heads, budget.retention(units.shape, ffn, heads), target)
     return ExactPlan(masks, np.asarray(thresholds, dtype=np.float64) + shift)
 
 
-def _shifted(
+def _cut_together(
     units: RankedUnits, margins: tuple[Array, Array], target: float, alignment: int
 ) -> tuple[Array, Array, float]:
     """Return kept neurons and groups, and the common shift of all thresholds."""
@@ -135,7 +135,7 @@ def _shifted(
     return budget.meet_target(shape, neurons >= shift, kept_heads, neurons, target, alignment), kept_heads, shift
 
 
-def _equal(
+def _cut_by_layer(
     units: RankedUnits, margins: tuple[Array, Array], target: float, alignment: int
 ) -> tuple[Array, Array, Array]:
     """Return kept neurons and groups, and the shift of each threshold."""
@@ -163,7 +163,7 @@ def require_reachable(shape: ModelShape, target: float, alignment: int = 1) -> N
     Args:
         shape: sizes of the decoder.
         target: R*, the fraction of the decoder's linear weights to keep.
-        alignment: neurons of a block.
+        alignment: number of neurons of a block.
 
     Raises:
         SettingsError: one neuron (one block of neurons) and one key/value group of every layer exceed the
@@ -186,7 +186,7 @@ def _common_shift(shape: ModelShape, neurons: Array, heads: Array, target: float
     price = np.repeat([shape.neuron_weights, shape.group_weights], [neurons.size, heads.size])
     order = np.argsort(-margin, kind="stable")
     weights = np.cumsum(price[order])
-    # units of equal margin are kept or removed together, so a cut is possible only at the end of each run
+    # units of equal margin are kept or removed together, so a cut is possible only at the end of a run of equal margins
     run_ends = np.flatnonzero(np.append(margin[order][:-1] > margin[order][1:], True))
     cut_index = run_ends[np.abs(weights[run_ends] - target * shape.decoder_weights).argmin()]
     above, below = margin[order[cut_index]], margin[order][cut_index + 1 :]
@@ -205,7 +205,7 @@ def _floors_first(margin: Array, least: int) -> Array:
 
 
 def _feasible_heads(shape: ModelShape, margin: Array, mask: Array, target: float, least: int) -> Array:
-    """Add or remove key/value groups, nearest the threshold first, until neurons can make up the rest."""
+    """Return the mask after adding or removing groups near the threshold, until neurons can fill the budget."""
     # margins are in [-1, 1], so adding 2 ranks the kept groups first and keeps their order
     order = np.argsort(-_floors_first(np.where(mask, margin + 2, margin), 1), axis=None, kind="stable")
     fewest, limit = possible_groups(shape, target, least)
@@ -223,7 +223,7 @@ def possible_groups(shape: ModelShape, target: float, least: int) -> tuple[int, 
         least: minimum number of neurons per layer.
 
     Returns:
-        Both ends of the range. If no number of groups is feasible, the range of those that miss the budget by least.
+        Both ends of the range. If no number of groups is feasible, the numbers that miss the budget least.
     """
     fewest, limit = shape.layers * least, shape.layers * shape.neurons
 

@@ -30,14 +30,14 @@ from gprune.system.progress import Progress, silent
 
 
 class Scales:
-    """Changes of all scales and biases as a flat tensor, applied to a student model."""
+    """Changes of all scales and biases as one flat tensor of numbers, applied to a student model."""
 
     def __init__(self, hooks: MaskHooks, masks: PruningMasks | None, student: Decoder, bias_rate: float) -> None:
         """Start at scales of 1 and biases of 0.
 
         Args:
             hooks: hooks with biases that are attached to the student.
-            masks: kept units of the student; None if it has all units.
+            masks: kept units of the student; None if the student has all units.
             student: the model.
             bias_rate: step size of the biases relative to the learning rate.
         """
@@ -53,7 +53,7 @@ class Scales:
             self._kept = hooks.place_on_layers([torch.from_numpy(np.flatnonzero(row)) for row in rows])
 
     def extra_paces(self) -> list[Tensor]:
-        """Return the relative step sizes of the numbers after scales and biases."""
+        """Return the relative step sizes of the numbers that follow scales and biases; none here."""
         return []
 
     def begin(self, _: int) -> Tensor:
@@ -107,7 +107,7 @@ class ScaledGates(Scales):
         return self.numbers
 
     def gates(self, numbers: Tensor) -> Tensor:
-        """Return the (units,) gates, which are the last of the numbers."""
+        """Return the (units,) gates, which are the last entries of `numbers`."""
         return numbers[-self.family.count :]
 
     def factors(self, numbers: Tensor) -> Tensor:

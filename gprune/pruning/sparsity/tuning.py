@@ -90,7 +90,7 @@ class TuningBatches:
         ids = torch.from_numpy(self._ids[numbers]).to(self._student.device)
         distils = self._settings.distillation_weight > 0
         target = self._teacher.states(self.sequences, numbers, ids, (step, steps)) if distils else None
-        sums = self.sequences.fitting(lambda size: self._sum_losses(ids, target, size), len(ids), step, steps)
+        sums = self.sequences.attempt(lambda size: self._sum_losses(ids, target, size), len(ids), step, steps)
         # the backward pass used sums, which are in the range of float16; convert to the mean here
         self._tuned.gradient.div_(ids.numel())
         return sums / sums.new_tensor([ids.numel(), len(ids) * (ids.shape[1] - 1)])
@@ -115,7 +115,7 @@ class TuningBatches:
         if losses.distillation_gradient is not None:
             slope += settings.distillation_weight * losses.distillation_gradient
         torch.autograd.backward(states, slope)
-        # a pass of a pruned student counts as a pass of the dense model
+        # a pass of the pruned student counts as a pass of the dense model
         dense.count_forward(ids.numel() * (student is not dense))
         dense.count_backward(ids.numel())
         return torch.stack([losses.distillation.sum(), losses.cross_entropy.sum()])

@@ -128,7 +128,7 @@ def test_splittings_that_llama_cpp_has_are_named(steps, ignores, name):
     ],
 )
 def test_other_splittings_are_refused(steps, ignores):
-    with pytest.raises(CheckpointError, match="none of llama.cpp's known ones"):
+    with pytest.raises(CheckpointError, match="in a way that llama.cpp does not support"):
         vocabulary_of(Tokenizer(byte_level(steps, ignores)), 2)
 
 

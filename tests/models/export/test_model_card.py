@@ -43,11 +43,11 @@ def test_the_card_tells_base_licence_widths_figures_with_protocol_and_loading(tm
     assert results["wikitext2"].metric_args["protocol"] == FIGURES[0].protocol
     for words in (
         "| wikitext2 | 12.35 ± 0.50 | 10.00 |",
-        "| FFN neurons a layer | 2, 13, 6 of 13 |",
-        "| key/value groups a layer | 1, 2, 3 of 3 |",
+        "| FFN neurons per layer | 2, 13, 6 of 13 |",
+        "| key/value groups per layer | 1, 2, 3 of 3 |",
         "trust_remote_code=True",
         "`pruning.json` lists the kept units of every layer",
-        "That of base: a licence of its own.",
+        "The licence of base applies: a licence of its own.",
     ):
         assert words in card.text, words
     assert [eval_result.perplexity for eval_result in model_card.figures_of(folder)] == [12.3457, 7.0]
@@ -57,8 +57,8 @@ def test_a_base_of_the_hub_is_named_and_one_without_a_licence_is_told(tmp_path):
     folder = of_base(tmp_path, source="someone/base")
     card = ModelCard.load(folder / "README.md")
     assert card.data.base_model == "someone/base" and card.data.license is None
-    assert "It was not named where this card was written" in card.text
-    assert "Not measured, or not known" in card.text and not (folder / "LICENSE.txt").exists()
+    assert "It is not recorded here" in card.text
+    assert "No perplexity of this model was recorded" in card.text and not (folder / "LICENSE.txt").exists()
 
 
 @pytest.mark.parametrize("head", ["", "---\n", "---\n[\n---\n", "---\nlicense: [a]\n---\n", "\x00", "---\n1\n---\n"])

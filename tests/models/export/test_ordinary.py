@@ -118,10 +118,10 @@ def test_what_no_ordinary_model_holds_stays_ours_and_says_so(family, options, co
     folder, live, _ = saved(tmp_path, family, groups, compensated, **options)
     assert values_of(folder)["model_type"] == f"gprune_{family}" and ordinary.has_own_class(live)
     card = ModelCard.load(folder / "README.md").text
-    assert "Every layer has the same width, but no ordinary model has exactly these weights" in card
+    assert "Every layer has the same width, but no stock transformers model has exactly these weights" in card
     assert "trust_remote_code=True" in card
     result = inspection.inspect(str(folder))
-    assert result.form.endswith("every layer of the same width, which no ordinary model has")
+    assert result.form.endswith("every layer of the same width, but no stock model has these weights")
     assert_close(checkpoint.load_verified(folder)(IDS).logits, live(IDS).logits)
 
 
@@ -142,13 +142,13 @@ def test_card_and_inspection_say_the_same_of_it(tmp_path):
     folder, live, _ = saved(tmp_path)
     card = ModelCard.load(folder / "README.md").text
     assert "trust_remote_code" not in card and "padded" not in card
-    assert "An ordinary model: every layer has the same width" in card
+    assert "This is a stock transformers model without custom code: every layer has the same width" in card
     assert "`pruning.json` lists the kept units" in card
     result = inspection.inspect(str(folder))
     assert (result.neurons, result.groups) == ((6, 6, 6), (2, 2, 2))
-    assert (result.dense_neurons, result.dense_groups, result.loads) == (13, 3, "without code of its own")
+    assert (result.dense_neurons, result.dense_groups, result.loads) == (13, 3, "without custom code")
     assert result.form == (
-        "pruned here by gprune to 51.00% of the decoder's weights, every layer of the same width: an ordinary model"
+        "pruned here by gprune to 51.00% of the decoder's weights, every layer of the same width: a stock model"
     )
     assert result.parameters == sum(parameter.numel() for parameter in live.parameters())
     assert not (folder / "modeling_gprune.py").exists()

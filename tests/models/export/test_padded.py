@@ -107,7 +107,7 @@ def test_a_padded_folder_lists_the_kept_units_and_models_reads_them(tmp_path, ca
     assert [record.padded for record in records] == [False, True]
     assert [record.widths for record in records] == [([3, 11, 7], [1, 2, 2])] * 2
     assert records[0].model_copy(update={"padded": True}) == records[1]
-    for name, form in (("in", "of its own width"), ("out", "padded with zeros to the same width: an ordinary model")):
+    for name, form in (("in", "of its own width"), ("out", "padded with zeros to the same width: a stock model")):
         assert main(["models", str(tmp_path / name)]) == 0
         lines = capsys.readouterr().out
         assert f"pruned here by gprune to 51.00% of the decoder's weights, every layer {form}" in lines

@@ -47,7 +47,7 @@ def test_constant_and_dead_channels_have_no_variance():
 @pytest.mark.parametrize("piece", [1, 100, 1 << 22])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_mask_gradients_of_small_gradients(dtype, piece, monkeypatch):
-    monkeypatch.setattr(activation_checkpointing, "_PIECE", piece)
+    monkeypatch.setattr(activation_checkpointing, "_CONVERTED_SIZE", piece)
     # products of about 1e-7: float16 has none between 0 and 6e-8
     gradient = random_numbers((12, 7, 5), spread=1e-5, dtype=dtype)
     activations = random_numbers((12, 7, 5), spread=1e-2, dtype=dtype, seed=1)

@@ -92,7 +92,7 @@ def test_the_seed_the_role_and_the_temperature_decide_what_is_written(folders):
 def test_a_tokenizer_that_begins_texts_begins_these_too(folders, monkeypatch):
     decoder = load(folders[2], "cpu", "float32")
     plain = sample(decoder, recipe_of("self:#keep=1"), "self:").ids
-    monkeypatch.setattr(sampling, "_start", lambda *_: (0, 1))
+    monkeypatch.setattr(sampling, "_start_token", lambda *_: (0, 1))
     prefixed = sample(decoder, recipe_of("self:#keep=1"), "self:").ids
     assert prefixed.shape == plain.shape and (prefixed[:, 0] == 0).all()
     np.testing.assert_array_equal(prefixed[:, 1:], plain[:, :-1])

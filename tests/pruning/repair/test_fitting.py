@@ -194,7 +194,7 @@ def test_tiny_texts_need_damping_and_weights_of_other_masks_are_refused():
         fit(decoder, masks, few, settings(damping=0), 4)
     weights = fit(decoder, masks, few, settings(), 4)
     assert np.isfinite(weights.numbers).all()
-    with pytest.raises(ModelError, match="repaired by least_squares are those of other masks"):
+    with pytest.raises(ModelError, match="repaired by least_squares belong to other masks"):
         cut(decoder, repaired_model(some_masks(decoder.shape, 5), "least_squares", weights))
     with torch.no_grad():
         decoder.down_proj(1).weight[0, 0] = torch.nan

@@ -245,7 +245,7 @@ def test_what_cannot_be_is_said():
     decoder = decoder_of()
     scales = learned(decoder, settings=replace(SETTINGS, steps=1))
     other = PrunedModel(masks_of(decoder, [1, decoder.shape.kv_heads], [5, 9], seed=4))
-    with pytest.raises(ModelError, match="the scales of test are those of other masks"):
+    with pytest.raises(ModelError, match="the scales of test belong to other masks"):
         folded(decoder, scales, other)
     with pytest.raises(SettingsError, match="scales.distillation_weight must be positive where"):
         ScaleSettings(distillation_weight=0.0, cross_entropy_weight=0.0)

@@ -19,7 +19,7 @@ from gprune.app.preview.requests import Place
 from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.app.preview.worker.passages import require_tokenizer, split_pieces, token_text
 from gprune.models.decoder import Decoder
-from gprune.models.devices import present
+from gprune.models.devices import keep_present
 from gprune.pruning.repair.fitting import StopForward, record_call
 from gprune.records import Array
 from gprune.system.errors import NumericsError, SettingsError
@@ -102,7 +102,7 @@ def promoted_tokens(model: MaskedModel, question: Neuron) -> PromotedTokens:
 def neuron_logits(decoder: Decoder, layer: int, neuron: int) -> torch.Tensor:
     """(vocabulary,) float64 logits that an activation of 1 adds on the direct path, without the divisor of norms."""
     down = decoder.down_proj(layer)
-    with present(down):
+    with keep_present(down):
         column = down.weight[:, neuron].clone()
     after = decoder.norm_after(layer)
     column = (column if after is None else _apply_scale(after, column)) * decoder.residual_scale
