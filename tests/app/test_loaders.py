@@ -55,7 +55,7 @@ def test_the_latest_started_run_comes_first(tmp_path):
         (
             f'{{"study": {{{TEXTS}}}, "stages": {{}}, "provenance": {{"inputs": {{"model": "1", '
             '"tokenizer": "2", "precision": "", "calibration": {"primary": "3"}, "evaluation": {}}}}',
-            "does not say what it has read as 'auxiliary'",
+            "has no digest of the text 'auxiliary'",
         ),
     ],
 )

@@ -36,12 +36,12 @@ Decision = tuple[PruningMasks, Array]
 def baseline_masks(
     graph: Graph, method: Method, identity: StageId, title: str, attention: dict[str, Stage[PruningMasks]]
 ) -> Stage[PruningMasks]:
-    """Declare the masks of a baseline, or of a control that learns nothing.
+    """Declare the masks of a baseline, or of a control without learning.
 
-    `attention` is empty, or maps the name attention to masks whose key/value groups the baseline adopts.
+    `attention` is empty, or has masks under the name `attention` whose key/value groups the baseline adopts.
     """
     (needs, decide), study = _DECISIONS[method.decision](graph, method), graph.study
-    # masks with another method's attention are not shared with another method
+    # masks that adopt attention are not shared with other methods
     name = method.masks if attention else method.same_as or method.masks
     settings: dict[str, Any] = {"method": name, "retention": study.retention}
     if method.decision == "fang":
@@ -70,18 +70,21 @@ def baseline_masks(
 
 
 def scored_on(method: Method) -> tuple[str, ...]:
-    """Return the roles of the texts that a baseline is scored on."""
+    """Return the roles of the texts from which a baseline's scores are computed."""
     if method.decision == "plugin" and method.plugin is not None:
         return PAIR if method.plugin.texts == "both" else PAIR[:1]
     return PAIR[:1] if method.scoring == "single" else PAIR
 
 
 Declared = tuple[dict[str, Any], Callable[..., Decision]]
-"""Needs of a decision, and the function that decides from their records."""
+"""The needs of a decision, and the function that decides from their records."""
 
 
 def _declare_ranking(graph: Graph, method: Method) -> Declared:
-    """Decide from stored scores: one ranking over all layers (FLAP), or the same ratio in every layer (Wanda-sp)."""
+    """Declare a decision from stored scores.
+
+    FLAP ranks all layers together; Wanda-sp uses one ratio in every layer.
+    """
 
     def decide(
         work: RunContext, shape: ModelShape, parts: list[Any], attention: PruningMasks | None = None
@@ -170,20 +173,20 @@ def _decide_fang(
     ]
     combined, equal = _combine_texts(method, scores_by_text, shape), _equal_counts(study, shape)
     masks = fang.allocate(combined, groups, together.layer_change, shape, study.retention, equal)
-    # the shared group always stays
+    # the shared group is always kept
     stays = groups.labels == groups.labels.max()
     return masks, np.where(stays, np.inf, margin(combined.ffn, masks.ffn, groups.labels))
 
 
 def _declare_fang(graph: Graph, method: Method) -> Declared:
-    """Decide by FANG: groups, scores within them and layer changes of the primary text, or of both."""
+    """Declare the decision of FANG from groups, scores within them and layer changes of the primary text or of both."""
     pooled, texts = method.scoring == "pooled", scored_on(method)
     heads = [scoring(graph, text, "flap") for text in texts]
     needs = {
         "norms": norms(graph),
         "contexts": contexts(graph),
         "groups": groups(graph),
-        # the auxiliary text's affinity is needed only if pooled, because groups are otherwise the primary text's
+        # the auxiliary text's affinity is needed only if pooled, because groups otherwise come from the primary text
         "measured": [context_statistics(graph, text, gradient=pooled or text == PAIR[0]) for text in texts],
         "heads": [head_scoring.needs if pooled else head_scoring.stage(graph) for head_scoring in heads],
     }
@@ -265,7 +268,7 @@ def _equal_counts(study: Study, shape: ModelShape) -> Counts | None:
 
 
 def _declare_removal(graph: Graph, method: Method) -> Declared:
-    """Decide by OSSCAR or SlimLLM: prune and repair each layer after the layers below it."""
+    """Declare the decision of OSSCAR or SlimLLM, which prunes and repairs each layer after the layers below it."""
 
     def decide(work: RunContext, shape: ModelShape, tokens: Tokens) -> Decision:
         from gprune.pruning.allocation import uniform
@@ -287,7 +290,7 @@ def _declare_removal(graph: Graph, method: Method) -> Declared:
 
 
 def _declare_plugin(graph: Graph, method: Method) -> Declared:
-    """Decide by a plug-in, from scores, tokens and the model, or both. Deciding raises PluginError if it cannot."""
+    """Declare the decision of a plug-in from scores, tokens and the model, or both. Raises PluginError if it fails."""
     plugin, needs = cast(PluginInfo, method.plugin), dict[str, Any]()
     if plugin.needs != "model":
         needs["scores"] = [scores(graph, text, plugin.metric) for text in scored_on(method)]
@@ -306,7 +309,7 @@ def _declare_plugin(graph: Graph, method: Method) -> Declared:
             masks = calls.decide(plugin, code, problem)
         else:
             work.decoder.require_whole(plugin.description)
-            # tokens of the plug-in's passes are counted
+            # count the tokens of the plug-in's forward passes
             with work.decoder.counting() as model:
                 masks = calls.decide(plugin, code, replace(problem, model=model))
         ranked = scores[0].ffn if scores else masks.ffn.astype(float)

@@ -1,6 +1,6 @@
-"""The stages that measure every method: text overlap, perplexity, zero-shot accuracy and speed (section 4).
+"""Stages that measure every method: text overlap, perplexity, zero-shot accuracy and speed (section 4).
 
-The pass that measures an accuracy yields its answers as well, as a result of their own whose key is in no other.
+The pass that measures an accuracy also yields its answers. They are a separate result, and no other key depends on it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @once
 def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
-    """Declare the share of an evaluation text's windows that occurs in the calibration sets of A and B."""
+    """Declare the share of an evaluation text's token runs that occur in the calibration sets of A and B."""
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
 
     def make(work: RunContext, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
@@ -56,7 +56,7 @@ def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
 
 @once
 def recovered_perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
-    """Declare the perplexity of a method after recovery; the one before recovery has its own key."""
+    """Declare the perplexity of a method after recovery, whose key differs from that of the perplexity before it."""
     return _perplexity_stage(graph, "recovered_perplexity", method, text, recovered_from(graph, method))
 
 
@@ -67,7 +67,7 @@ def _perplexity_stage(graph: Graph, kind: str, method: str, text: str, needs: Ma
     def make(work: RunContext, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
         from gprune.evaluation import perplexity as measurement
 
-        # the model comes first, so that a method that fails does not wait for a text
+        # build the model first, so that a method that fails does not wait for a text
         model = work.cut(name, pruned_model(graph, method, **parts))
         return measurement.perplexity(model, _token_stream(work, text, sampled), text, evaluation, work.progress)
 
@@ -91,10 +91,10 @@ def _token_stream(work: RunContext, text: str, sampled: SampledText | None) -> A
 
 @once
 def speed(graph: Graph) -> Stage[Throughput]:
-    """Declare tokens a second of the dense model and every method that can run, measured in one run.
+    """Declare the tokens per second of the dense model and of every method that can run, measured in one run.
 
-    Beside the dense model and the first one, one at a time is in memory. Prompt and new tokens shrink to what
-    the model can read. A method that does not fit ends the stage: its result has all methods or is none.
+    The dense model and the first measured model stay in memory, with one other model at a time. Prompt and new tokens
+    are limited to the model's context. If one method does not fit in memory, the whole stage fails.
     """
     study = graph.study
     needs = {name: model_inputs(graph, name) for name in study.methods}
@@ -117,7 +117,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
 
     return graph.stage(
         StageId("speed"),
-        "measuring tokens a second",
+        "measuring tokens per second",
         make,
         needs={"models": {name: parts for name, parts in needs.items() if not graph.failure(*every_need(parts))}},
         reads=graph.model,
@@ -133,7 +133,7 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
         try:
             answered = _answer_task(graph, work, method, task, parts)
         except TaskError as error:
-            # record the failure, because the same questions would fail again
+            # record the failure, because the answers stage would fail on the same questions
             graph.record_failure(answers(graph, method, task), safe_parsing.sentence(error))
             raise
         work.keep(answers(graph, method, task).key, answered.answers)
@@ -145,7 +145,7 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
 
 @once
 def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
-    """Declare the likelihood of every option of a task's questions; computed with the accuracy."""
+    """Declare the likelihood of every option of a task's questions, which is computed with the accuracy."""
 
     def make(work: RunContext, **parts: Any) -> Answers:
         return _answer_task(graph, work, method, task, parts).answers
@@ -177,7 +177,7 @@ def _answer_task(graph: Graph, work: RunContext, method: str, task: str, parts: 
 
 @once
 def questions(graph: Graph, task: str) -> Stage[Questions]:
-    """Declare the questions of a task as models are asked them; no model is loaded."""
+    """Declare the questions of a task as presented to the models; no model is loaded."""
     index = graph.study.evaluation.tasks.index(task)
 
     def make(work: RunContext) -> Questions:
