@@ -1,11 +1,11 @@
-"""Run missing studies as jobs: as many at a time as the queue has slots for.
+"""Run missing studies as jobs: as many at a time as the queue has slots.
 
-Studies that measure speed run last, one at a time; the queue runs no other job of the cache beside them
+Studies that measure speed run last, one at a time. The queue runs no other job of the cache at the same time
 (gprune.jobs.queue).
 
 The schedule has no state of its own. After a restart it finds finished results in the cache and running jobs in the
-queue, and continues from there. A result that several studies need is computed once: it has a lock, and the second
-process waits for it and says so (gprune.pipeline).
+queue, and continues from there. A result that several studies need is computed once: it has a lock, and other processes
+report that they wait for it (gprune.pipeline).
 """
 
 import contextlib
@@ -31,7 +31,7 @@ INCOMPLETE = "its run ended without this result: run the command again, and see 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledStudy:
-    """A study that is to run."""
+    """A study to run, and the stage at which it ends."""
 
     study: Study
     until: str
@@ -39,7 +39,7 @@ class ScheduledStudy:
 
     @property
     def timed(self) -> bool:
-        """Return True if it measures speed, so that nothing may run at the same time."""
+        """Return True if the study measures speed, so that no other job may run at the same time."""
         return measures_speed(self.study, self.until)
 
 
@@ -48,13 +48,13 @@ E = TypeVar("E", bound=ScheduledStudy)
 
 @dataclass(frozen=True, slots=True)
 class Open(Generic[E]):
-    """A job that has not ended, and its entry."""
+    """A job that has not ended, with its entry in the schedule."""
 
     entry: E
     job: str
     """id of the job"""
     is_own: bool
-    """True if this schedule started it; other jobs are waited for, and never cancelled"""
+    """True if this schedule started the job; other jobs are never cancelled"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Status:
     done: int
     """studies that have ended"""
     total: int
-    """studies in all"""
+    """number of all studies"""
     label: str
-    """the study that runs"""
+    """label of the running study"""
     stage: str
-    """its stage, with the share that is done"""
+    """its current stage, with the finished share"""
 
 
 Watcher = Callable[[Status], None]
@@ -101,7 +101,7 @@ class Schedule(Generic[E]):
         self._reconciled = 0.0
 
     def run(self, entries: Sequence[E]) -> None:
-        """Run every entry once, in this order, those with a clock after all others.
+        """Run every entry once, in order, but entries that measure speed last.
 
         Raises JobError if the cache cannot be written, or the number of slots is not valid.
         """
@@ -123,7 +123,7 @@ class Schedule(Generic[E]):
     def _has_room(self, entry: E) -> bool:
         if entry.timed:
             return not self._open
-        # one job more than can run is submitted, so that the queue is never empty between two polls
+        # submit one more job than can run, so that the queue is never empty between two polls
         return len(self._open) <= queue.max_jobs()
 
     def _start(self, entry: E) -> None:
@@ -192,7 +192,7 @@ class Schedule(Generic[E]):
         return Status(total - left, total, label, stage)
 
     def _cancel(self) -> None:
-        """Ask the jobs of this schedule to stop, those that wait first."""
+        """Ask the jobs of this schedule to stop; waiting jobs come first."""
         for item in reversed(self._open):
             if item.is_own:
                 with contextlib.suppress(GpruneError):
@@ -200,5 +200,5 @@ class Schedule(Generic[E]):
 
 
 def arguments(until: str) -> tuple[str, ...]:
-    """Return the arguments of a study's command besides the study."""
+    """Return the command-line arguments that follow the study."""
     return "--until", until

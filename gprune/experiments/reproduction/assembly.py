@@ -1,8 +1,8 @@
-"""Builds a reproduced table from the results of its rows: the numbers, and the forms that people and machines read.
+"""Build a reproduced table from the results of its rows, as numbers and as formatted text.
 
-Measured rows and the paper's own figures are two tables, never one: models, texts and sizes differ. Accuracies follow
-section 4 (rule `max`) and the appendix on robustness to the evaluation protocol (rule `fixed`), both from one
-measurement; a mean is over the tasks that all rows with accuracies have, so that no row is spared a hard task.
+Measured rows and the paper's figures are always separate tables, because models, texts and sizes differ. Accuracies
+follow section 4 (rule `max`) and the appendix on robustness to the evaluation protocol (rule `fixed`), both from one
+measurement. A mean covers the tasks that all rows with accuracies have measured, so that no row skips a hard task.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Rows = Mapping[str, Sequence[StudyRow]]
 SUMMARY = "mean ± s.d."
 REASON = "not filled because"
 _MOST_PROTOCOLS = 4
-"""protocols named below a table; its CSV names that of every figure"""
+"""number of protocols listed below a table; its CSV has the protocol of every number"""
 _SETTINGS = (
     *("model", "primary", "auxiliary", "substitute", "metric", "seed"),
     *("calibration.samples", "calibration.length", "modularization.kind"),
@@ -46,30 +46,30 @@ class Assembled:
 
     table: PaperTable
     answers: tuple[Answer, ...]
-    """one a row, in the table's order"""
+    """one answer per row, in the order of the table"""
     long: pd.DataFrame
-    """one line a number, with settings, run and reason; of derived tables their numbers"""
+    """one line per number, with settings, run and reason; for a derived table, its numbers"""
     display: pd.DataFrame
-    """text cells for people"""
+    """formatted text cells"""
     published: pd.DataFrame
-    """the paper's own figures of the same table; empty if it gives none"""
+    """the paper's figures of the same table; empty if the paper has none"""
     published_title: str
     """model and protocol of the paper's figures"""
     notes: tuple[str, ...]
     rows: Rows = field(default_factory=dict)
     fixed: Assembled | None = None
-    """the main table once more with single tasks under the rule `fixed`, where it has accuracies"""
+    """the main table with single tasks under the rule `fixed`, if it has accuracies"""
 
     @property
     def filled(self) -> int:
-        """Return the rows that have their numbers."""
+        """Return the number of rows that have numbers."""
         return sum(answer.filled for answer in self.answers)
 
 
 def assemble(
     table: PaperTable, series: Series, finished: ResultLookup, failures: Mapping[Study, str] | None = None
 ) -> Assembled:
-    """Build a table from the runs of a cache; `failures` say why studies of this command failed."""
+    """Return a table built from the runs of a cache; `failures` are the reasons why studies of this command failed."""
     answers = tuple(_answer(row, finished, failures or {}) for row in table.rows(series))
     tasks = _common_tasks(answers)
     columns = dict.fromkeys(column for answer in answers for column in answer.stamps)
@@ -103,7 +103,7 @@ def _answer(row: Row, finished: ResultLookup, failures: Mapping[Study, str]) -> 
 
 
 def _common_tasks(answers: Iterable[Answer]) -> tuple[str, ...]:
-    """Return the tasks that every row with accuracies has, in the order of the first such row."""
+    """Return the tasks measured in every row with accuracies, in the order of the first such row."""
     tasks_by_row = [[item.task for item, _ in answer.accuracies] for answer in answers if answer.accuracies]
     first_tasks, *_ = tasks_by_row or [[]]
     return tuple(task for task in first_tasks if all(task in tasks for tasks in tasks_by_row))
@@ -114,7 +114,7 @@ def _compared_accuracies(answer: Answer, tasks: Sequence[str]) -> list[Accuracy]
 
 
 def _accuracies(answer: Answer, tasks: Sequence[str], rule: str, error: bool = False) -> dict[str, float]:
-    """Return the mean accuracy and that of every task, or their standard errors, in points."""
+    """Return the mean accuracy and that of every task in points, or their standard errors if `error` is True."""
     compared = _compared_accuracies(answer, tasks)
     if not compared:
         return {}
@@ -130,7 +130,7 @@ def _study_row(table: PaperTable, answer: Answer, tasks: Sequence[str], rule: st
     errors = {value.column: value.error for value in answer.values} | _accuracies(answer, tasks, rule, error=True)
 
     def mark(column: str) -> str:
-        """Return the mark of a figure; of a mean accuracy those of its tasks."""
+        """Return the mark of a figure; for a mean accuracy, the marks of its tasks."""
         names = [f"{derived.ACCURACY}:{task}" for task in tasks] if column == derived.ACCURACY else [column]
         return "".join(dict.fromkeys(marks.of(name, stamps.get(name)) for name in names))
 
@@ -157,7 +157,7 @@ def _finite(numbers: dict[str, float]) -> dict[str, float]:
 
 
 def _long_lines(table: PaperTable, index: int, answer: Answer) -> list[dict[str, Any]]:
-    """Return one line for each number of a row, or one with the reason for none."""
+    """Return one line per number of a row, or one line with the reason if the row has no numbers."""
     row = answer.row
     start = {"table": table.name, "row": index + 1, **row.labels, "in paper": not row.extra}
     start |= {"method id": row.method_id, "target": row.target}
@@ -174,7 +174,7 @@ def _long_lines(table: PaperTable, index: int, answer: Answer) -> list[dict[str,
 
 
 def _accuracy_values(item: Accuracy, stamp: Stamp) -> list[Value]:
-    """Return both accuracies of a task; the normalised one only if the task has it."""
+    """Return both accuracies of a task; acc_norm only if the task has it."""
     details: dict[str, Any] = {"samples": item.samples, "chance": item.chance, "version": item.version, "stamp": stamp}
     values = [Value("acc", item.task, item.acc, item.acc_error, **details)]
     if not np.isnan(item.acc_norm):
@@ -198,7 +198,7 @@ def _number_cells(value: Value) -> dict[str, Any]:
 
 
 def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str) -> pd.DataFrame:
-    """Return one line for each row; single tasks in the main table only, under `rule`, mean accuracies under both."""
+    """Return one line per row; the main table has single tasks under `rule` and mean accuracies under both rules."""
     if table.is_derived:
         values = derived_values(table.name, _frames(rows))
         return cells.spell_out(cells.without_single_tasks(values))
@@ -232,14 +232,14 @@ def _cell(row: StudyRow, column: str) -> str:
     if column not in row.values:
         return ""
     text = cells.format_number(row.values[column], column) + row.marks.get(column, "")
-    # standard errors of perplexities and accuracies are in the CSV only
+    # standard errors of perplexities and accuracies appear only in the CSV
     if is_ranked(column):
         return text
     return cells.format_with_error(text, row.errors.get(column, NAN), cells.decimals(column))
 
 
 def _summaries(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-    """Return mean and spread over the seeds that have results, one line a method."""
+    """Return mean and standard deviation over the seeds with results, one line per method."""
     spread = cells.under_both_rules(derived.over_seeds, _frames(rows))
     names = [cells.metric_with_rule(*column) for column in columns]
     summaries = []
@@ -262,9 +262,9 @@ def _frames(rows: Rows) -> dict[str, pd.DataFrame]:
 
 
 def derived_values(name: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the numbers of a derived table, every metric below the other.
+    """Return the numbers of a derived table, one block per metric.
 
-    `frames` are the rows that it is computed from, as gprune.analysis.tables reads them, under each rule.
+    `frames` are its input rows as for gprune.analysis.tables, by accuracy rule.
     """
     if name == cells.GAP:
         return cells.under_both_rules(gaps, frames)
@@ -273,7 +273,7 @@ def derived_values(name: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def gaps(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the metric gap of every metric but single tasks."""
+    """Return the metric gap of every metric except single tasks."""
     metrics = [metric for metric in derived.metrics(rows) if not cells.is_single(metric)]
     tables = [derived.metric_gap(rows, metric).assign(metric=metric) for metric in metrics]
     if not tables:
@@ -286,13 +286,13 @@ def gaps(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _notes(table: PaperTable, answers: Sequence[Answer], tasks: Sequence[str], marks: Marks) -> tuple[str, ...]:
-    """Return the notes of a table, one fact a line."""
+    """Return the notes of a table, one fact per line."""
     control_count = sum(answer.row.extra for answer in answers)
     has_controls = 0 < control_count < len(answers)
     clocks = sorted({f"{clock.setting}; {clock.machine}" for answer in answers if (clock := answer.clock)})
     notes = [
         table.note,
-        f"rows that the paper does not have, as controls: {control_count}" if has_controls else "",
+        f"additional controls that are not in the paper: {control_count}" if has_controls else "",
         *_accuracy_notes(answers, tasks),
         *_protocols(marks),
         *marks.footnotes,
@@ -315,7 +315,7 @@ def _accuracy_notes(answers: Sequence[Answer], tasks: Sequence[str]) -> list[str
         return notes
     all_tasks = dict.fromkeys(item.task for answer in rows for item, _ in answer.accuracies)
     if other_tasks := [task for task in all_tasks if task not in tasks]:
-        notes.append(f"not in the means, since not every row has them: {', '.join(other_tasks)}")
+        notes.append(f"not in the means, because not every row has them: {', '.join(other_tasks)}")
     if tasks:
         chance = accuracy.mean_accuracy(_compared_accuracies(rows[0], tasks), accuracy.RULES[0]).chance
         guessing = f"; guessing scores {100.0 * chance:.1f}" if chance == chance else ""

@@ -47,16 +47,16 @@ class Reproduced:
     title: str
     notes: tuple[str, ...]
     filled: int
-    """rows that have their numbers"""
+    """number of rows that have numbers"""
     rows: dict[str, tuple[StudyRow, ...]]
-    """the rows with their numbers, by accuracy rule"""
+    """the rows with numbers, by accuracy rule"""
     display: pd.DataFrame
-    """the short form: text cells"""
+    """the short form of the table: text cells"""
     published: pd.DataFrame
-    """the paper's figures, shown apart from the measured ones; may be empty"""
+    """the paper's figures, displayed separately from measured ones; may be empty"""
     published_title: str
     versions: dict[str, tuple[str, ...]]
-    """versions and commits behind the rows, by program; more than one where runs differ"""
+    """versions and commits of the rows, by program; several if runs differ"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Reproduction:
     """All tables of one model at one scale."""
 
     name: str
-    """name of its folder"""
+    """name of the reproduction's folder"""
     folder: Path
     model: str
     scale: dict[str, Any]
@@ -72,16 +72,16 @@ class Reproduction:
     updated: str
     """time of the last change, ISO 8601, UTC"""
     command: str
-    """the command line that goes on with it"""
+    """the command line that continues it"""
     tables: tuple[str, ...]
-    """names of its tables"""
+    """names of the tables"""
 
 
 def folder_name(model: str, scale: Scale) -> str:
-    """Return the name of a reproduction's folder, safe whatever the model is called.
+    """Return the name of a reproduction's folder, safe for any model name.
 
-    A hash follows where the name alone would not tell two reproductions apart: a model in a folder, or a
-    scale with settings of one's own. With and without rows of controls it is one reproduction.
+    A hash is appended if two reproductions could have the same name: for a model in a folder, or a scale with changed
+    settings. Rows of controls do not affect the name.
     """
     stem = re.sub(r"[^a-z0-9]+", "-", short(model).lower()).strip("-")[:60] or "model"
     name = f"{stem}-{scale.name}"
@@ -93,9 +93,9 @@ def folder_name(model: str, scale: Scale) -> str:
 
 
 def write(folder: Path, series: Series, tables: Iterable[Assembled], command: str = "") -> None:
-    """Write tables and enter them into the folder's index; other tables of the folder stay.
+    """Write tables and add them to the folder's index; other tables of the folder are kept.
 
-    `command` is the command line that makes the tables. Raises StoreError if the folder cannot be written.
+    `command` is the command line that builds the tables. Raises StoreError if the folder cannot be written.
     """
     with explain_errors(folder):
         make_folder(folder)
@@ -120,7 +120,7 @@ def write(folder: Path, series: Series, tables: Iterable[Assembled], command: st
 
 
 def read_index(folder: Path) -> dict[str, Any] | None:
-    """Return the index of a folder of tables, or None if there is none that can be read."""
+    """Return the index of a folder of tables, or None if there is no readable index."""
     try:
         values = safe_parsing.json_file(folder / INDEX, INDEX, finite=False)
     except (OSError, ValueError):
@@ -130,7 +130,7 @@ def read_index(folder: Path) -> dict[str, Any] | None:
 
 
 def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, Any]:
-    """Write the files of one table and return its entry of the index."""
+    """Write the files of one table, and return the table's entry for the index."""
     name = table.table.name
     frames = {name: table.long}
     texts: dict[str, str] = {}
@@ -159,7 +159,7 @@ def _cells(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _versions(table: Assembled) -> dict[str, list[str]]:
-    """Return every version behind the rows of a table; several if runs differ."""
+    """Return all program versions of a table's rows; several if runs differ."""
     versions: dict[str, list[str]] = {}
     for answer in table.answers:
         for name in _PROGRAMS:
@@ -203,7 +203,7 @@ def latex(table: Assembled, series: Series) -> str:
 
 
 def reproductions(cache: Path) -> list[Reproduction]:
-    """Return every reproduction of a cache, the latest first; folders that cannot be read are passed over."""
+    """Return every reproduction of a cache, latest first; unreadable folders are skipped."""
     folder = cache / "reproductions"
     try:
         names = [name for name in os.listdir(folder) if _NAME.fullmatch(name)]
@@ -214,9 +214,9 @@ def reproductions(cache: Path) -> list[Reproduction]:
 
 
 def load(cache: Path, name: str, table: str) -> Reproduced | None:
-    """Return one table of a reproduction, or None if it has not been made.
+    """Return one table of a reproduction, or None if the table was not built yet.
 
-    Raises StoreError if there is no such reproduction, or its index is damaged at the table.
+    Raises StoreError if there is no such reproduction, or if the table's entry in the index is damaged.
     """
     folder = cache / "reproductions" / name
     index = read_index(folder) if _NAME.fullmatch(name) else None

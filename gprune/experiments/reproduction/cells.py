@@ -1,4 +1,4 @@
-"""Cells of tables: numbers and labels for people, and the paper's own figures, which stand apart from measured rows."""
+"""Text cells of tables: formatted numbers and labels, and the paper's figures."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,24 +27,24 @@ def heading(metric: str) -> str:
 
 
 def decimals(metric: str) -> int:
-    """Return the decimals: two for perplexities, accuracies and tokens a second, else three."""
+    """Return the number of decimals of a metric: two for perplexities, accuracies and tokens per second, else three."""
     if metric.endswith("MiB"):
         return 1
     return 2 if metric.startswith(("ppl:", "accuracy")) or metric.endswith("tokens/s") else 3
 
 
 def format_number(value: float, metric: str) -> str:
-    """Format a number as short text; empty if there is none."""
+    """Format a number as short text; empty for None."""
     return "" if np.isnan(value) else f"{value:.{decimals(metric)}f}"
 
 
 def format_with_error(text: str, error: float, digits: int = 3) -> str:
-    """Format a short number with its spread, if there is one."""
+    """Format a short number with its standard deviation, if there is one."""
     return text if not text or np.isnan(error) else f"{text} ± {error:.{digits}f}"
 
 
 def format_parameter_count(parameters: int) -> str:
-    """Format a number of parameters in millions or billions; empty if not known."""
+    """Format a number of parameters in millions or billions; empty if unknown."""
     if not parameters:
         return ""
     return f"{parameters / 1e9:.2f}B" if parameters >= 1e9 else f"{parameters / 1e6:.2f}M"
@@ -62,7 +62,7 @@ def format_cell(value: Any, name: str) -> str:
 
 
 def metric_with_rule(metric: str, rule: str) -> str:
-    """Return a metric's name, with its rule if it is an accuracy: `accuracy (max)`."""
+    """Return a metric's name, followed by the rule if it is an accuracy: `accuracy (max)`."""
     return f"{metric} ({rule})" if metric.startswith(gains.ACCURACY) else metric
 
 
@@ -72,7 +72,10 @@ def is_single(metric: str) -> bool:
 
 
 def under_both_rules(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a derived table with a `metric` column under both rules; what no rule touches is there once."""
+    """Return a derived table with a `metric` column under both rules.
+
+    Metrics that do not depend on the rule appear once.
+    """
     tables = []
     for index, (rule, frame) in enumerate(frames.items()):
         table = make(frame)
@@ -96,10 +99,10 @@ def without_single_tasks(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def published_figures(name: str, is_derived: bool, series: Series, rule: str) -> tuple[pd.DataFrame, str]:
-    """Return the paper's figures of a table as text cells, and their title; no cells where the paper gives nothing.
+    """Return the paper's figures of a table as text cells, and their title; no cells if the paper has none.
 
-    Derived tables are computed from the rows of the main table; the paper's own models stand beside their own
-    figures; `rule` of single tasks is max or fixed.
+    Derived tables are computed from the rows of the main table. The title names the paper's model. `rule` is the
+    accuracy rule of single tasks, max or fixed.
     """
     measured_by_paper = paper_model(series.model)
     model = measured_by_paper if measured_by_paper and (name == MAIN or is_derived) else published.MODELS[0]
@@ -139,7 +142,7 @@ def _texts(column: pd.Series, name: str) -> list[str]:
 
 
 def spell_out(values: pd.DataFrame) -> pd.DataFrame:
-    """Return a derived table with names for ids, percentages for retentions, and words for truth."""
+    """Return a derived table with names for ids, percentages for retentions, and words for booleans."""
     names = [str(name) for name in values.columns if name != "seed"]
     lines = [{name: _word(name, row[name]) for name in names} for row in values.to_dict("records")]
     return pd.DataFrame(lines, columns=names, dtype=str)

@@ -1,8 +1,8 @@
-"""Look up the numbers of a row in the cache, or the reason for none.
+"""Look up the numbers of a row in the cache, or the reason why it has none.
 
-Results are looked up by the keys of the row's study, so any run's count, the app's as well. What changes a
-number (a text, the model, a setting, a formula) changes its key, and the row is open again. The records of the
-runs say where a result comes from, which method cannot run, and how a run has failed.
+Results are looked up by the keys of the row's study, so results of any run are used, including those of the app. If a
+text, the model, a setting or a formula changes, so does the key, and the row has to run again. The records of the runs
+tell the origin of a result, the methods that cannot run, and the reasons of failed runs.
 """
 
 import contextlib
@@ -33,69 +33,71 @@ class Value:
     """One number of a row."""
 
     measure: str
-    """perplexity, or what a figure measures"""
+    """perplexity, or the measure of a figure"""
     subject: str
-    """the text; empty for figures"""
+    """name of the text; empty for figures"""
     value: float
     """the number"""
     error: float = NAN
-    """standard error; of figures the deviation over layers, of speed the quartile range of repetitions"""
+    """standard error; for figures the standard deviation over layers, for speed the interquartile range over
+    repetitions
+    """
     windows: int = 0
-    """perplexity windows behind it; 0 if none"""
+    """number of perplexity windows; 0 for other measures"""
     length: int = 0
     """tokens of a window"""
     samples: int = 0
-    """documents of a task; 0 elsewhere"""
+    """number of documents of a task; 0 for other measures"""
     chance: float = NAN
-    """accuracy of guessing; NaN elsewhere"""
+    """accuracy of guessing; NaN for other measures"""
     version: str = ""
     """version of a task and of the harness"""
     losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
     """(windows,) mean negative log-likelihood of each perplexity window, nats per token; empty elsewhere"""
     stamp: Stamp | None = None
-    """the protocol of its measurement, or None if it is not a figure of quality"""
+    """protocol of the measurement, or None for a figure without a quality measure"""
 
     @property
     def column(self) -> str:
-        """Return the column of a table that it belongs to."""
+        """Return the name of the table column with this number."""
         return f"ppl:{self.subject}" if self.measure == "perplexity" else self.measure
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The numbers of a row, or the reason for none."""
+    """The numbers of a row, or the reason why it has none."""
 
     row: Row
     run: str = ""
-    """the latest run with its result or with the reason for none; empty if there is no such run"""
+    """latest run with the result or the reason; empty if there is no such run"""
     values: tuple[Value, ...] = ()
-    """its numbers; none if there is a `reason`"""
+    """numbers of the row; empty if there is a `reason`"""
     accuracies: tuple[tuple[Accuracy, Stamp], ...] = ()
-    """with their protocols, of the requested tasks that have data; if none is requested, of those in the cache"""
+    """accuracies and protocols of the requested tasks with data; without requested tasks, of those in the cache"""
     missing_tasks: tuple[tuple[str, str], ...] = ()
-    """requested tasks that cannot be measured, with the reason"""
+    """requested tasks that cannot be measured, with their reasons"""
     clock: Throughput | None = None
-    """the measurement of speed that the row was read from"""
+    """speed measurement that the row was read from"""
     retention: float = NAN
-    """fraction of the decoder's weights that was kept"""
+    """kept fraction of the decoder's weights"""
     parameters: int = 0
-    """parameters of the model; 0 if not known"""
+    """parameters of the model; 0 if unknown"""
     reason: str = ""
-    """why there are no numbers"""
+    """reason why there are no numbers"""
     precision: str = ""
     """number type of the model"""
     versions: dict[str, Any] = field(default_factory=dict)
-    """of the packages and the commit that made the result"""
+    """versions of the packages and the commit that computed the result"""
 
     @property
     def stamps(self) -> dict[str, Stamp]:
-        """Return the protocol of every perplexity and accuracy, by its column."""
+        """Return the protocol of every perplexity and accuracy, by column."""
         texts = {value.column: value.stamp for value in self.values if value.stamp is not None}
         return texts | {f"accuracy:{item.task}": stamp for item, stamp in self.accuracies}
 
     @property
     def filled(self) -> bool:
-        """Return True if the row has its numbers."""
+        """Return True if the row has numbers."""
         return bool(self.values)
 
 
@@ -103,7 +105,7 @@ _READ = (
     *("primary", "auxiliary", "substitute", "device", "dtype", "calibration", "repair", "scales", "recovery"),
     *("choice", "evaluation", "baselines", "retention"),
 )
-"""fields of a study that the digests of its inputs depend on; some models reach no other retention than theirs"""
+"""fields of a study that determine the digests of its inputs; some models only reach certain retentions"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +120,18 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The reason for a missing result."""
+    """The reason why a result is missing."""
 
     run: str
-    """the run whose record has it"""
+    """name of the run whose record has the reason"""
     words: str
 
 
 class ResultLookup:
-    """Finds the answers of rows in a cache, from any runs."""
+    """Finds the numbers of rows in a cache, whichever run computed them."""
 
     def __init__(self, store: Store) -> None:
-        """Read the present records of all runs."""
+        """Read the current records of all runs."""
         self.store = store
         self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
         self._results: dict[Study, Results | None] = {}
@@ -140,13 +142,13 @@ class ResultLookup:
             self._latest.setdefault(shared_study(run.study), run)
             for entry in run.record["stages"].values():
                 self._makers.setdefault(entry.get("key", ""), []).append(run)
-            # reasons are kept by batch size, because smaller batches may fit in memory
+            # failures are stored by batch size, because smaller batches may fit in memory
             batch = run.study.calibration.batch
             for entry in run.record.get("unavailable", {}).values():
                 self._reasons.setdefault((entry["key"], batch), Reason(run.name, entry["reason"]))
 
     def answer(self, row: Row) -> Answer | None:
-        """Return the numbers of a row's study, or why it can have none, or None if a run is still needed."""
+        """Return the numbers of a row, or the reason why it has none; None if its study still has to run."""
         results = self._open(row.study)
         if results is None:
             return None
@@ -158,7 +160,7 @@ class ResultLookup:
             return Answer(row, reason=str(error))
 
     def failure(self, row: Row) -> str:
-        """Return the error of the latest run of a row's study, whatever its methods, if it failed; else empty."""
+        """Return the error of the latest run of a row's study, with any methods, if it failed; else empty."""
         run = self._latest.get(shared_study(row.study))
         if run is None or run.record.get("state") != "failed":
             return ""
@@ -188,21 +190,21 @@ class ResultLookup:
         )
 
     def _stages(self, row: Row, results: Results, refused_tasks: Container[str]) -> list[Stage[Any]]:
-        """Return the results that a row is read from; the first is the main one."""
+        """Return the stages that a row is read from; the first is the main one."""
         if row.reads != "perplexity":
             return list(figures.sources(row, results.graph))
         texts = [perplexity(results.graph, row.method, text) for text in row.study.evaluation.texts]
         return texts + [stage for task, stage in _tasks(row, results).items() if task not in refused_tasks]
 
     def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
-        """Return every number of a row except accuracies; none if its method was not measured."""
+        """Return every number of a row except accuracies; empty if its method was not measured."""
         if row.reads == "perplexity":
             return [_perplexity(results, row.method, text) for text in row.study.evaluation.texts]
         measures = figures.figure_measures(row, list(map(results.record, stages)))
         return [Value(name, "", value, error) for name, value, error in measures]
 
     def _accuracies(self, row: Row, results: Results, main_stage: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
-        """Return the accuracies of the study's tasks, or of a run with the same perplexity if it has none."""
+        """Return the accuracies of the study's tasks; if it has none, those of a run with the same perplexity."""
         if row.reads != "perplexity":
             return []
         if row.study.evaluation.tasks:
@@ -216,7 +218,7 @@ class ResultLookup:
         return []
 
     def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
-        """Return an answer with the recorded reason why a row has no numbers, or None if no run recorded one."""
+        """Return an answer with the recorded reason why a row has no numbers, or None if no run recorded a reason."""
         needed, method = list(stages), METHODS[row.method]
         if row.reads == "speed" and method.decision != "none":
             needed.append(masks(results.graph, method.masks))
@@ -225,11 +227,11 @@ class ResultLookup:
         return None if reason is None else Answer(row, reason.run, reason=reason.words)
 
     def _open(self, study: Study) -> Results | None:
-        """Return the results of a study, or None if it cannot be read here."""
+        """Return the results of a study, or None if its inputs cannot be read here."""
         if study not in self._results:
             self._results[study] = None
             reading = self._read_inputs(study)
-            # without its plug-in a study has no results
+            # without its plug-in, a study has no results
             with contextlib.suppress(SettingsError):
                 if reading is not None:
                     inputs = replace(reading[0], plugins=plugin_records(study))
@@ -239,15 +241,18 @@ class ResultLookup:
         return self._results[study]
 
     def _reason_of(self, stage: Stage[Any], results: Results) -> Reason | None:
-        """Return the recorded reason for a missing result, unless a later run computed it."""
+        """Return the recorded reason for a missing result, unless a later run computed the result."""
         reason = self._reasons.get((stage.key, results.graph.study.calibration.batch))
         return reason if reason is not None and not results.holds(stage) else None
 
     def _read_inputs(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
-        """Return the digests of a study's inputs, and why tasks have none, or None if it cannot be read here."""
-        # these methods stay, because they read further texts
+        """Return the digests of a study's inputs and the reasons for missing tasks.
+
+        None if the inputs cannot be read.
+        """
+        # these methods are kept, because they read additional texts
         methods = tuple(name for name in (RECOMMENDED, "gates_scaled", "llm_pruner") if name in study.involved)
-        # other settings change no digest
+        # the other settings change no digest
         input_study = Study(study.model, **{name: getattr(study, name) for name in _READ})
         input_study = replace(input_study, methods=methods) if methods else input_study
         if input_study not in self._inputs:
@@ -262,7 +267,7 @@ class ResultLookup:
 
 
 def _tasks(row: Row, results: Results) -> dict[str, Stage[Any]]:
-    """Return the accuracies of a row's method on the tasks that have data, by task."""
+    """Return the accuracy stages of a row's method on the tasks with data, by task."""
     return {task: accuracy(results.graph, row.method, task) for task in results.graph.inputs.tasks}
 
 
