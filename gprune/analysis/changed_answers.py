@@ -71,7 +71,7 @@ def values(answers: Answers, rule: str) -> Array:
 
 def choices(answers: Answers, rule: str) -> Choices:
     """Return the options that a model chooses; the first one at a tie, as in lm-eval."""
-    likelihoods, starts = values(answers, rule), _starts(answers)
+    likelihoods, starts = values(answers, rule), _option_starts(answers)
     if answers.scored:
         # a generated answer has one option, the right answer
         is_right = likelihoods > 0.5
@@ -113,7 +113,7 @@ def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.Da
     `rule` is ACC or ACC_NORM. Rows also have the letter of the option and whether it is right.
     """
     reference = next(iter(answers.values()))
-    start, count = int(_starts(reference)[number]), int(reference.counts[number])
+    start, count = int(_option_starts(reference)[number]), int(reference.counts[number])
     right = np.arange(count) == reference.right[number]
     columns = {name: values(item, rule)[start : start + count] for name, item in answers.items()}
     return pd.DataFrame({"option": [letter(index) for index in range(count)], "right": right} | columns)
@@ -140,5 +140,5 @@ def probability(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"= {value:.3f}"
 
 
-def _starts(answers: Answers) -> Array:
+def _option_starts(answers: Answers) -> Array:
     return np.concatenate([[0], np.cumsum(answers.counts)[:-1]]).astype(np.int64)

@@ -49,7 +49,7 @@ def candidates_of(choices: Mapping[str, Choice], describe: Callable[[str], str])
                 measure_label(name): float(value)
                 for name, value in zip(choice.measures, choice.figures[index], strict=True)
             },
-            result=_result(choice, index),
+            result=_describe_result(choice, index),
         )
         for method, choice in choices.items()
         for index in choice.order
@@ -61,7 +61,7 @@ def measure_label(name: str) -> str:
     return "KL to dense ↓" if name == DIVERGENCE else f"PPL, held-out {name} ↓"
 
 
-def _result(choice: Choice, index: int) -> str:
+def _describe_result(choice: Choice, index: int) -> str:
     marks = ["chosen"] * (index == choice.chosen) + ["reference"] * (index == choice.reference)
     return "failed, next run retries" if choice.numbers[index] != choice.numbers[index] else " and ".join(marks)
 

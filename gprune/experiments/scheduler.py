@@ -113,11 +113,11 @@ class Schedule(Generic[E]):
                 while self._waiting and self._has_room(self._waiting[0]):
                     self._start(self._waiting.popleft())
                 self._poll()
-                self._watch(self._status(len(entries)))
+                self._watch(self._build_status(len(entries)))
                 if self._waiting or self._open:
                     time.sleep(POLL_SECONDS)
         except BaseException:
-            self._cancel()
+            self._cancel_jobs()
             raise
 
     def _has_room(self, entry: E) -> bool:
@@ -127,7 +127,7 @@ class Schedule(Generic[E]):
         return len(self._open) <= queue.max_jobs()
 
     def _start(self, entry: E) -> None:
-        open_job = self._already_open(entry)
+        open_job = self._find_open(entry)
         if open_job is not None:
             self._open.append(open_job)
             return
@@ -137,7 +137,7 @@ class Schedule(Generic[E]):
         job = jobs.submit(self.cache, entry.study, entry.study.name, arguments(entry.until), self._build)
         self._open.append(Open(entry, job.id, is_own=True))
 
-    def _already_open(self, entry: E) -> Open[E] | None:
+    def _find_open(self, entry: E) -> Open[E] | None:
         """Return the active job of an entry, whoever started it, or None."""
         digest = fingerprint(entry.study, arguments(entry.until))
         active = (job for job in jobs.jobs(self.cache) if job.state in ("queued", "running"))
@@ -148,7 +148,7 @@ class Schedule(Generic[E]):
             jobs.reconcile(self.cache)
             self._reconciled = time.monotonic()
         for item in list(self._open):
-            reason = self._end_reason(item)
+            reason = self._find_end_reason(item)
             if reason is None:
                 continue
             self._open.remove(item)
@@ -165,7 +165,7 @@ class Schedule(Generic[E]):
             return jobs.get(self.cache, item.job).killed
         return False
 
-    def _end_reason(self, item: Open[E]) -> str | None:
+    def _find_end_reason(self, item: Open[E]) -> str | None:
         """Return None while a job is active; afterwards the reason for its failure, or an empty text."""
         try:
             job = jobs.get(self.cache, item.job)
@@ -179,7 +179,7 @@ class Schedule(Generic[E]):
             return INTERRUPTED
         return job.error if job.state == "failed" and job.error else CANCELLED
 
-    def _status(self, total: int) -> Status:
+    def _build_status(self, total: int) -> Status:
         label = stage = ""
         left = len(self._waiting) + len(self._open)
         for item in self._open:
@@ -191,7 +191,7 @@ class Schedule(Generic[E]):
                     break
         return Status(total - left, total, label, stage)
 
-    def _cancel(self) -> None:
+    def _cancel_jobs(self) -> None:
         """Ask the jobs of this schedule to stop; waiting jobs come first."""
         for item in reversed(self._open):
             if item.is_own:

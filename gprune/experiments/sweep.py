@@ -107,11 +107,11 @@ class Sweep(Form):
             for name, point in zip(names, points, strict=True)
         ]
         labelled = enumerate(zip(points, names, strict=True), 1)
-        variations = [self._variation(number, point, name) for number, (point, name) in labelled]
+        variations = [self._build_variation(number, point, name) for number, (point, name) in labelled]
         require_distinct(variations)
         return variations
 
-    def _variation(self, number: int, settings: tuple[tuple[str, Any], ...], label: str) -> Variation:
+    def _build_variation(self, number: int, settings: tuple[tuple[str, Any], ...], label: str) -> Variation:
         try:
             study = self.study.with_settings(dict(settings))
         except SettingsError as error:
@@ -161,10 +161,10 @@ def from_file(path: Path) -> Sweep:
 
     Raises SettingsError if the file is missing or does not contain a valid sweep.
     """
-    return read(path, "sweep file", lambda values: _sweep(values, path))
+    return read(path, "sweep file", lambda values: _build_sweep(values, path))
 
 
-def _sweep(values: Any, path: Path) -> Sweep:
+def _build_sweep(values: Any, path: Path) -> Sweep:
     if isinstance(values, dict):
         values = {"title": path.stem} | values
         if isinstance(values.get("study"), str):
@@ -296,18 +296,18 @@ def study_statuses(variations: Sequence[Variation], store: Store, until: str) ->
     for job in jobs.jobs(store.root):
         newest.setdefault(job.fingerprint, job)
     return [
-        _study_status(variation, store, until, newest.get(fingerprint(variation.study, arguments(until))))
+        _read_status(variation, store, until, newest.get(fingerprint(variation.study, arguments(until))))
         for variation in variations
     ]
 
 
-def _study_status(variation: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:
+def _read_status(variation: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:
     run, job_id = run_name(variation.study), job.id if job else ""
     if (job is None or not job.active) and is_finished(variation.study, store, until):
         return StudyStatus(variation, run, DONE, "", job_id)
     if job is not None and job.state != "done":
         state = INTERRUPTED if job.killed else job.state
-        return StudyStatus(variation, run, state, _progress_words(job, store), job_id)
+        return StudyStatus(variation, run, state, _describe_progress(job, store), job_id)
     record = runs.read(store, run) or {}
     state = runs.current_state(store.root, record)
     if state and state != "done":
@@ -316,7 +316,7 @@ def _study_status(variation: Variation, store: Store, until: str, job: jobs.Job 
     return StudyStatus(variation, run, MISSING, INCOMPLETE if job is not None and state else "", job_id)
 
 
-def _progress_words(job: jobs.Job, store: Store) -> str:
+def _describe_progress(job: jobs.Job, store: Store) -> str:
     if job.state not in ("running", "cancelling"):
         return job.error
     progress = jobs.progress(store.root, job.id)

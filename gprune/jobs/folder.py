@@ -303,7 +303,7 @@ def measures_speed(study: Study, until: str = "all") -> bool:
     return study.evaluation.speed != "none" and until in ("perplexity", "all")
 
 
-def _requested_device(study: Study, arguments: Sequence[str]) -> str:
+def _parse_device(study: Study, arguments: Sequence[str]) -> str:
     if arguments and arguments[0] in SERIES:
         return NO_DEVICE
     if not is_speed_command(arguments):
@@ -328,7 +328,7 @@ def create(home: Path, study: Study, label: str, arguments: Sequence[str], build
         "command": build(folder, arguments),
         "arguments": list(arguments),
         "fingerprint": digest,
-        "asks": _requested_device(study, arguments),
+        "asks": _parse_device(study, arguments),
         # so that readers need not open the study of every job
         "run": run_name(study),
         "timed": is_speed_command(arguments) or (not is_other_command(arguments) and measures_speed(study, until)),

@@ -65,7 +65,7 @@ def require_valid_devices() -> None:
     """Raise JobError if a setting is invalid or names a GPU that this machine does not have."""
     slots()
     count = len(machine.cards()) if devices() else 0
-    absent = next((name for name in devices() if _number(name) >= count), None)
+    absent = next((name for name in devices() if _device_number(name) >= count), None)
     if absent is not None:
         raise JobError(f"{DEVICES_VARIABLE} names {absent}, and this machine shows {count} GPUs: name others, or none")
 
@@ -97,14 +97,14 @@ def visible_device(device: str) -> dict[str, str]:
         return {}
     value = os.environ.get(_VISIBLE)
     if value is None:
-        return {_VISIBLE: str(_number(device))}
+        return {_VISIBLE: str(_device_number(device))}
     names = value.split(",")
-    if _number(device) >= len(names):
+    if _device_number(device) >= len(names):
         raise JobError(f"there is no {device} among {_VISIBLE}={value}")
-    return {_VISIBLE: names[_number(device)].strip()}
+    return {_VISIBLE: names[_device_number(device)].strip()}
 
 
-def _number(device: str) -> int:
+def _device_number(device: str) -> int:
     return int(device.partition(":")[2])
 
 
@@ -180,11 +180,11 @@ def submit(
         if same is not None:
             return same
         job = create(home, study, label, arguments, build, cwd)
-        _start(job)
+        _start_job(job)
     return get(cache, job.id)
 
 
-def _start(job: Job) -> None:
+def _start_job(job: Job) -> None:
     try:
         pid = start_worker(job.folder, job.cwd)
     except OSError as error:
@@ -212,7 +212,7 @@ def cancel(cache: Path, job_id: str) -> Job:
 
     before, after = read_state(folder), update(folder, ask)
     if not before.finished:
-        _signal(after, signal.SIGTERM)
+        _signal_job(after, signal.SIGTERM)
     reconcile(cache)
     return get(cache, job_id)
 
@@ -236,17 +236,17 @@ def reconcile(cache: Path) -> None:
             continue
         if has_process(folder, state):
             if state.state == "cancelling" and current_time - (state.cancel_requested or current_time) > GRACE_SECONDS:
-                _signal(state, signal.SIGKILL)
+                _signal_job(state, signal.SIGKILL)
         elif state.pid is not None or current_time - folder.stat().st_mtime > START_SECONDS:
-            update(folder, partial(JobState.after_death, reason=_last_words(folder)))
+            update(folder, partial(JobState.after_death, reason=_explain_end(folder)))
 
 
-def _signal(state: JobState, number: signal.Signals) -> None:
+def _signal_job(state: JobState, number: signal.Signals) -> None:
     if state.pid is not None and state.host == processes.host():
         signal_process(state.pid, state.process_started, number)
 
 
-def _last_words(folder: Path) -> str:
+def _explain_end(folder: Path) -> str:
     """Return why a process that reported no end has ended: the error that its log ends with, or that it was lost."""
     line = next(iter(files.last_lines(folder / files.LOG, 1)), "")
     if line.startswith(ERROR):

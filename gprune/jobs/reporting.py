@@ -126,12 +126,12 @@ def measure(trace: Trace, state: JobState, current_time: float) -> JobProgress:
     elapsed, event = state.elapsed_at(current_time), trace.last
     if event is None:
         return JobProgress(elapsed=elapsed)
-    stages = _stage_times(trace.spans, state, state.ended or current_time)
+    stages = _compute_stage_times(trace.spans, state, state.ended or current_time)
     waits = event.message if event.waits else ""
     return JobProgress(event.stage, event.done, event.total, event.message, waits, elapsed, stages)
 
 
-def _stage_times(spans: Sequence[tuple[str, float]], state: JobState, end: float) -> tuple[StageTime, ...]:
+def _compute_stage_times(spans: Sequence[tuple[str, float]], state: JobState, end: float) -> tuple[StageTime, ...]:
     rows: dict[str, StageTime] = {}
     for (stage, start), (_, stop) in pairwise([*spans, ("", end)]):
         before = rows.get(stage, StageTime(stage, 0.0, "done"))
@@ -169,7 +169,7 @@ class JobReporter:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Record how the run ended; an exception is not suppressed."""
-        self._change_state(lambda state: self._final_state(state, error))
+        self._change_state(lambda state: self._build_final_state(state, error))
 
     def __call__(self, stage: str, done: int, total: int, message: str = "") -> None:
         """Record that `done` of `total` steps of a stage are finished; Cancelled where the job is to stop."""
@@ -192,7 +192,7 @@ class JobReporter:
         started = state if state.state in ("running", "cancelling") else JobState(state="running", started=time.time())
         return started.with_process(os.getpid())
 
-    def _final_state(self, state: JobState, error: BaseException | None) -> JobState:
+    def _build_final_state(self, state: JobState, error: BaseException | None) -> JobState:
         if error is None or (isinstance(error, SystemExit) and not error.code):
             return state.ended_as("done")
         stopped = state.state == "cancelling"

@@ -84,14 +84,14 @@ def submit_array(
     try:
         make_folder(folder)
         for index, study in enumerate(studies):
-            write_text(_study_file(folder, index), study.to_json())
+            write_text(_study_path(folder, index), study.to_json())
         write_text(folder / SCRIPT, script)
     except OSError as error:
         raise JobError(f"{folder} cannot be written ({error.strerror or error})") from error
-    job_ids = [_submit([], folder)] if shared else []
+    job_ids = [_submit_script([], folder)] if shared else []
     dependency = [f"--dependency=afterok:{job_ids[0]}", "--kill-on-invalid-dep=yes"] if shared else []
     try:
-        job_ids.append(_submit([f"--array=0-{len(studies) - 1}", *dependency], folder))
+        job_ids.append(_submit_script([f"--array=0-{len(studies) - 1}", *dependency], folder))
     except JobError:
         for job_id in job_ids:
             subprocess.run(["scancel", job_id], check=False)
@@ -118,11 +118,11 @@ def build_script(
     lines.append(f'    compute {shlex.quote(str(folder))}/study-"$SLURM_ARRAY_TASK_ID".json {shlex.quote(until)}')
     lines += ["    exit", "fi"]
     for index, end in shared:
-        lines.append(f"compute {shlex.quote(str(_study_file(folder, index)))} {shlex.quote(end)}")
+        lines.append(f"compute {shlex.quote(str(_study_path(folder, index)))} {shlex.quote(end)}")
     return "\n".join(lines) + "\n"
 
 
-def _study_file(folder: Path, index: int) -> Path:
+def _study_path(folder: Path, index: int) -> Path:
     return folder / f"study-{index}.json"
 
 
@@ -137,7 +137,7 @@ def _split_options(options: str) -> list[str]:
     return words
 
 
-def _submit(arguments: Sequence[str], folder: Path) -> str:
+def _submit_script(arguments: Sequence[str], folder: Path) -> str:
     """Return the number of the submitted job."""
     if shutil.which("sbatch") is None:
         raise JobError("this machine has no Slurm client (no sbatch on PATH): submit from a login node")

@@ -44,7 +44,7 @@ def collect_arrays(results: Results) -> dict[str, Array]:
     arrays["resample_drift_auxiliary"] = drift.resample_auxiliary
     has_learning = "gprune" in results.graph.study.methods
     if has_learning:
-        arrays |= _module_arrays(results)
+        arrays |= _collect_module_arrays(results)
     cutting = (METHODS[name] for name in results.graph.study.methods)
     for name in dict.fromkeys(method.masks for method in cutting if method.decision != "none"):
         if results.has(stages.masks, name):
@@ -58,7 +58,7 @@ def collect_arrays(results: Results) -> dict[str, Array]:
     return arrays
 
 
-def _module_arrays(results: Results) -> dict[str, Array]:
+def _collect_module_arrays(results: Results) -> dict[str, Array]:
     partition = results.get(stages.partition)
     modules, adapted = results.get(stages.modules), results.get(stages.adapted_scores)
     return {

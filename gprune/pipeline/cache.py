@@ -83,7 +83,7 @@ def cache_entries(store: Store) -> list[CacheEntry]:
 
 def needed_by(store: Store, entries: Iterable[CacheEntry] | None = None) -> dict[tuple[str, str], set[str]]:
     """Return the names of the runs that need each result, by kind and key; `entries` are from `cache_entries`."""
-    run_keys = _run_keys(store)
+    run_keys = _read_run_keys(store)
     return {
         (entry.kind, entry.key): {run for run, (keys, _) in run_keys.items() if entry.key in keys}
         for entry in (cache_entries(store) if entries is None else entries)
@@ -100,7 +100,7 @@ def overview(store: Store) -> Overview:
             count, total = kinds.get(entry.kind, (0, 0))
             kinds[entry.kind] = count + 1, total + entry.size
     usage: dict[str, RunUsage] = {}
-    for run in _run_keys(store):
+    for run in _read_run_keys(store):
         files = sum(size_of(store.root / part / run) for part in (_RUNS, _EXPORTS))
         users = [(entry.size, needed_keys[entry.kind, entry.key]) for entry in entries]
         total = files + sum(size for size, names in users if run in names)
@@ -120,7 +120,7 @@ def remove_unneeded(store: Store, entries: Iterable[CacheEntry] | None = None) -
     removed_entries = []
     for entry in overview(store).unneeded if entries is None else entries:
         # read again, because a run that has started in the meantime lists its results in its record
-        if any(fault or entry.key in keys for keys, fault in _run_keys(store).values()):
+        if any(fault or entry.key in keys for keys, fault in _read_run_keys(store).values()):
             continue
         with explain_errors(store.root):
             if entry.suffix:
@@ -140,7 +140,7 @@ def quarantined_results(store: Store) -> list[Path]:
 
 def unreadable_runs(store: Store) -> dict[str, str]:
     """Return the reason why a run's record cannot be read, by run. Each reason starts with the path of the file."""
-    return {run: fault for run, (_, fault) in _run_keys(store).items() if fault}
+    return {run: fault for run, (_, fault) in _read_run_keys(store).items() if fault}
 
 
 def verify(store: Store, entries: list[CacheEntry], progress: Callable[[int, int, str], None]) -> dict[str, str]:
@@ -171,10 +171,10 @@ def reason_to_keep(store: Store, run: str) -> str:
             f"the run {run!r} cannot be deleted, the job {job.id} ({job.label}) {use}: cancel that job first "
             f"(`gprune jobs cancel {job.id}`, or on the page Runs & export)"
         )
-    return _busy_reason(run) if runs.current_state(store.root, runs.read(store, run) or {}) == "running" else ""
+    return _explain_busy(run) if runs.current_state(store.root, runs.read(store, run) or {}) == "running" else ""
 
 
-def _busy_reason(run: str) -> str:
+def _explain_busy(run: str) -> str:
     return f"the run {run!r} is being computed: stop it first, then delete it"
 
 
@@ -189,7 +189,7 @@ def remove_run(store: Store, run: str) -> int:
     try:
         make_folder(store.root / "locks")
         is_free = lock.acquire(0)
-        reason = reason_to_keep(store, run) or ("" if is_free else _busy_reason(run))
+        reason = reason_to_keep(store, run) or ("" if is_free else _explain_busy(run))
         if reason:
             raise StoreError(reason)
         entries = cache_entries(store)
@@ -213,7 +213,7 @@ _RunKeys = tuple[frozenset[str], str]
 """result keys that a run needs, and the reason why its record cannot be read"""
 
 
-def _run_keys(store: Store) -> dict[str, _RunKeys]:
+def _read_run_keys(store: Store) -> dict[str, _RunKeys]:
     require_folder(store.root)
     keys = {}
     for folder in visible_entries(store.root / _RUNS):
@@ -228,18 +228,18 @@ def _read_keys(path: str, changed: Stamp) -> _RunKeys:
     try:
         record = runs.load(Path(path))
     except UnreadableError as error:
-        return _keys_in(path), str(error)
-    return _keys_in(path) | (frozenset() if record.get("state") == "done" else _planned_keys(record)), ""
+        return _parse_keys(path), str(error)
+    return _parse_keys(path) | (frozenset() if record.get("state") == "done" else _derive_planned_keys(record)), ""
 
 
-def _keys_in(path: str) -> frozenset[str]:
+def _parse_keys(path: str) -> frozenset[str]:
     try:
         return frozenset(_KEY.findall(Path(path).read_text(encoding="utf-8", errors="replace")))
     except OSError:
         return frozenset()
 
 
-def _planned_keys(record: dict[str, Any]) -> frozenset[str]:
+def _derive_planned_keys(record: dict[str, Any]) -> frozenset[str]:
     try:
         return frozenset(stage.key for stage in stages_by_name(recorded_graph(record, "the record")).values())
     except GpruneError:

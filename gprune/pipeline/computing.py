@@ -57,7 +57,7 @@ class StageComputer:
         work.resumption = resumption = Resumption(checkpoint, work.count_cost(started), on_progress)
 
         def details() -> dict[str, Any]:
-            values = self._cost(resumption.spent) | provenance.versions()
+            values = self._format_cost(resumption.spent) | provenance.versions()
             return values | ({"notices": notices} if notices else {})
 
         with work.within_memory(stage.title):
@@ -81,7 +81,7 @@ class StageComputer:
         """Return the record of a stage that another stage needs."""
         return self.results.record(stage)
 
-    def _cost(self, cost: Spent) -> dict[str, Any]:
+    def _format_cost(self, cost: Spent) -> dict[str, Any]:
         """Return the seconds of a stage and its passes of the dense model, in calibration sets."""
         calibration = self.results.graph.study.calibration
         tokens_in_set = calibration.samples * calibration.length

@@ -96,7 +96,7 @@ class StageTimes:
         settings = (study.model, device, precision, study.calibration.samples, study.calibration.length)
         seconds = dict[str, float]()
         for record in records:
-            for name, entry in record["stages"].items() if _settings_of(record) == settings else ():
+            for name, entry in record["stages"].items() if _timing_settings(record) == settings else ():
                 if match := _KIND.match(name):
                     seconds.setdefault(name, float(entry.get("seconds") or 0.0))
                     seconds.setdefault(match[0], seconds[name])
@@ -118,7 +118,7 @@ class StageTimes:
         return sum(map(self.of_stage, distinct)) if self.is_measured else None
 
 
-def _settings_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
+def _timing_settings(record: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the settings that determine a run's seconds: model, device, number type and size of calibration sets."""
     study, provenance = record["study"], record.get("provenance") or {}
     calibration, precision = study.get("calibration") or {}, (provenance.get("inputs") or {}).get("precision")

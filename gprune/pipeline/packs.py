@@ -145,14 +145,14 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
         for number, stage in enumerate(contents.results):
             progress(number, len(contents.results), stage.title)
             folder = store.check(stage.kind, stage.key, KINDS[stage.kind].record)
-            for name in sorted(_file_names(stage.kind)):
+            for name in sorted(_list_files(stage.kind)):
                 archives.add_file(archive, folder / name, f"results/{stage.kind}/{stage.key}/{name}")
-        record = json.dumps(_packed_record(contents), indent=1, ensure_ascii=False)
+        record = json.dumps(_build_record(contents), indent=1, ensure_ascii=False)
         archive.writestr(archives.new_member(runs.RECORD), record.encode())
     progress(len(contents.results), len(contents.results), "written")
 
 
-def _packed_record(contents: PackContents) -> dict[str, Any]:
+def _build_record(contents: PackContents) -> dict[str, Any]:
     record = {name: contents.record[name] for name in _RECORD_FIELDS if name in contents.record}
     if record.get("state") in ("running", "interrupted"):
         # no process computes the unpacked run, so it counts as cancelled
@@ -160,7 +160,7 @@ def _packed_record(contents: PackContents) -> dict[str, Any]:
     return record | {"packed": {"left_out": dict(sorted(contents.left_out.items()))}}
 
 
-def _file_names(kind: str) -> set[str]:
+def _list_files(kind: str) -> set[str]:
     record = KINDS[kind].record
     return {checksums.MANIFEST, *(f"{axis}.npy" for axis in axes_of(record))} if record else set()
 
@@ -200,7 +200,7 @@ def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = sil
             staged = Store(staging)
             for number, (kind, key) in enumerate(results):
                 progress(number, len(results), "checking")
-                _stage_result(archive, staged, kind, key)
+                _extract_result(archive, staged, kind, key)
             added_count = store.adopt(staged, results)
             runs.save(store, run, record)
         finally:
@@ -214,17 +214,17 @@ def _list_results(members: list[str]) -> list[tuple[str, str]]:
     files = set(members)
     if runs.RECORD not in files:
         raise UnreadableError(f"the archive has no {runs.RECORD}: give a file that `gprune pack` has written")
-    results = {_result_of(name) for name in files - {runs.RECORD}}
-    complete = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _file_names(kind)} | {runs.RECORD}
+    results = {_parse_result_path(name) for name in files - {runs.RECORD}}
+    complete = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _list_files(kind)} | {runs.RECORD}
     if files != complete or len(members) != len(files):
         raise UnreadableError(f"the pack lacks a file of a result, or has a duplicate: {archives.AGAIN}")
     return sorted(results)
 
 
-def _result_of(name: str) -> tuple[str, str]:
+def _parse_result_path(name: str) -> tuple[str, str]:
     """Return kind and key of the result to which an archive member belongs."""
     match = _RESULT_FILE.fullmatch(name)
-    if match is None or match[1] not in KINDS or match[3] not in _file_names(match[1]):
+    if match is None or match[1] not in KINDS or match[3] not in _list_files(match[1]):
         raise UnreadableError(f"the pack contains {quote(name)}, which is not a file of a run: do not use it")
     return match[1], match[2]
 
@@ -261,11 +261,11 @@ def _require_free(store: Store, run: str, record: dict[str, Any]) -> None:
         )
 
 
-def _stage_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str) -> None:
+def _extract_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str) -> None:
     """Extract a result to the temporary store and read it, which checks its SHA-256."""
     folder, record = staged.folder(kind, key), KINDS[kind].record
     make_folder(folder)
-    for name in sorted(_file_names(kind)):
+    for name in sorted(_list_files(kind)):
         archives.extract_file(archive, f"results/{kind}/{key}/{name}", folder / name)
     try:
         staged.get(kind, key, record or object)

@@ -63,7 +63,7 @@ class RunRecord:
         """key and reason of every stage that could not be computed, by stage name"""
         self.started, self._began = datetime.now(UTC), time.monotonic()
         self.read()
-        self._texts = self._descriptions()
+        self._texts = self._describe_texts()
 
     def read(self) -> None:
         """Read the record again, and keep the entries that are still valid."""
@@ -84,7 +84,7 @@ class RunRecord:
 
     def unmeasured_tasks(self) -> dict[str, str]:
         """Return the reason why a task was not measured, by task: it has no data, or a model could not answer it."""
-        unmeasured, reasons, graph = dict(self.missing_tasks), self._all_failures(), self.results.graph
+        unmeasured, reasons, graph = dict(self.missing_tasks), self._merge_failures(), self.results.graph
         for task, method in product(measurable(graph), graph.study.methods):
             stage = accuracy(graph, method, task)
             # the accuracy of a method that cannot run says nothing about the task
@@ -93,7 +93,7 @@ class RunRecord:
                 unmeasured.setdefault(task, reasons[stage.name]["reason"])
         return unmeasured
 
-    def _all_failures(self) -> dict[str, dict[str, str]]:
+    def _merge_failures(self) -> dict[str, dict[str, str]]:
         return self._earlier_failures | self.unavailable
 
     def leave_out(self, stage: Stage[Any], reason: str) -> None:
@@ -143,7 +143,7 @@ class RunRecord:
         `state` is running, done, failed, cancelled or interrupted. `result` is the final result of the run; without
         one, an earlier result is kept. `error` is one sentence about a failed run.
         """
-        reasons = self._all_failures()
+        reasons = self._merge_failures()
         values = {
             "run": self.name,
             "study": self.results.graph.study.to_dict(),
@@ -166,7 +166,7 @@ class RunRecord:
         }
         runs.save(self.results.store, self.name, values)
 
-    def _descriptions(self) -> dict[str, str]:
+    def _describe_texts(self) -> dict[str, str]:
         study = self.results.graph.study
         cache = self.results.store.texts
         described = {role: texts.describe(text, "calibration", cache) for role, text in roles(study).items()}

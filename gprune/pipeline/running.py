@@ -108,7 +108,7 @@ class _Runner(StageComputer):
             try:
                 if reason := graph.failure(*stages.required_stages(stage)):
                     raise MethodError(reason)
-                self._ensure(stage)
+                self._compute_and_record(stage)
             except (MethodError, TaskError) as error:
                 if stage in essential:
                     raise
@@ -128,7 +128,7 @@ class _Runner(StageComputer):
             if stage.kind == "overlap" and not is_sampled(text := texts[stage.id.item or 0]):
                 self.work.stream(text)
 
-    def _ensure(self, stage: Stage[Any]) -> None:
+    def _compute_and_record(self, stage: Stage[Any]) -> None:
         self.compute_if_missing(stage)
         self.record.note(stage, reused=stage not in self.computed)
         self.owner.record_progress()
@@ -142,7 +142,7 @@ class _Runner(StageComputer):
         try:
             return self.results.record(stage)
         except StoreError:
-            self._ensure(stage)
+            self._compute_and_record(stage)
             return self.results.record(stage)
 
 
@@ -163,7 +163,7 @@ def summarize(results: Results, plan: tuple[Stage[Any], ...], record: RunRecord)
             choices = {name: choice for name in methods if (choice := stages.find_choice(results, name)) is not None}
             result["choice"] = {name: _candidates(results, choice) for name, choice in choices.items()}
     if until in ("perplexity", "all"):
-        result |= _measurements(results, record, methods)
+        result |= _collect_measurements(results, record, methods)
     if until == "all" and "gprune" in methods:
         result["checkpoint"] = str(results.model_folder(stages.checkpoint(graph)))
         trained = stages.checkpoint(graph, recovery=True) if stages.recovers(study) else None
@@ -180,12 +180,12 @@ def summarize(results: Results, plan: tuple[Stage[Any], ...], record: RunRecord)
     return result
 
 
-def _measurements(results: Results, record: RunRecord, methods: list[str]) -> dict[str, Any]:
+def _collect_measurements(results: Results, record: RunRecord, methods: list[str]) -> dict[str, Any]:
     """Return perplexities, accuracies and speed of the methods that could run."""
     graph, study, values = results.graph, results.graph.study, dict[str, Any]()
     values["perplexity"] = _perplexities(results, stages.perplexity, methods)
-    answered = {name: _measured_tasks(results, record, name) for name in methods}
-    values["protocols"] = _protocols(results, answered)
+    answered = {name: _list_measured_tasks(results, record, name) for name in methods}
+    values["protocols"] = _collect_protocols(results, answered)
     overlaps = stages.holdout_statuses(results.graph, results.get)
     values["texts"] = {text: overlap.to_dict() for text, overlap in overlaps.items()}
     if study.evaluation.tasks:
@@ -195,7 +195,7 @@ def _measurements(results: Results, record: RunRecord, methods: list[str]) -> di
         }
         values["unavailable_tasks"] = record.unmeasured_tasks()
     if stages.recovers(study):
-        values["recovery"] = _recovery_results(results, record, methods)
+        values["recovery"] = _collect_recovery(results, record, methods)
     if study.evaluation.speed != "none" and stages.speed(graph).name not in record.unavailable:
         timed = results.get(stages.speed)
         values["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
@@ -207,7 +207,7 @@ def _perplexities(results: Results, declare: Any, methods: list[str]) -> dict[st
     return {name: {text: float(results.get(declare, name, text).perplexity) for text in texts} for name in methods}
 
 
-def _recovery_results(results: Results, record: RunRecord, methods: list[str]) -> dict[str, Any]:
+def _collect_recovery(results: Results, record: RunRecord, methods: list[str]) -> dict[str, Any]:
     """Return the recovery settings of every method, and its perplexities after recovery."""
     graph, settings = results.graph, results.graph.study.recovery
     cutting = [name for name in methods if METHODS[name].decision != "none"]
@@ -224,7 +224,7 @@ def _recovery_results(results: Results, record: RunRecord, methods: list[str]) -
     }
 
 
-def _protocols(results: Results, answered: dict[str, list[str]]) -> list[dict[str, Any]]:
+def _collect_protocols(results: Results, answered: dict[str, list[str]]) -> list[dict[str, Any]]:
     """Return the distinct protocols of all perplexities and accuracies."""
     graph = results.graph
     evaluation, precision = graph.study.evaluation, graph.inputs.precision
@@ -287,7 +287,7 @@ def sizes(results: Results, methods: list[str]) -> dict[str, Any]:
     return values | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
 
 
-def _measured_tasks(results: Results, record: RunRecord, method: str) -> list[str]:
+def _list_measured_tasks(results: Results, record: RunRecord, method: str) -> list[str]:
     """Return the tasks that were measured on a method."""
     names = {task: stages.accuracy(results.graph, method, task).name for task in measurable(results.graph)}
     return [task for task, name in names.items() if name not in record.unavailable]

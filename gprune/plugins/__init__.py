@@ -52,7 +52,7 @@ class Measured:
         return channels.reshape(self.shape.kv_heads, self.shape.group_channels)
 
 
-def _matrix(name: str) -> Any:
+def _matrix_property(name: str) -> Any:
     """Return a property that reads a matrix of `LayerWeights` on every access."""
     return property(lambda weights: weights.read(name))
 
@@ -67,19 +67,19 @@ class LayerWeights:
     read: Callable[[str], Array]
     """returns a matrix by its name"""
 
-    gate = _matrix("gate")
+    gate = _matrix_property("gate")
     """(neurons, hidden)"""
-    up = _matrix("up")
+    up = _matrix_property("up")
     """(neurons, hidden)"""
-    down = _matrix("down")
+    down = _matrix_property("down")
     """(hidden, neurons)"""
-    query = _matrix("query")
+    query = _matrix_property("query")
     """(heads * head_width, hidden)"""
-    key = _matrix("key")
+    key = _matrix_property("key")
     """(key/value groups * head_width, hidden)"""
-    value = _matrix("value")
+    value = _matrix_property("value")
     """(key/value groups * head_width, hidden)"""
-    out = _matrix("out")
+    out = _matrix_property("out")
     """(hidden, heads * head_width)"""
 
 

@@ -62,14 +62,14 @@ class MetricScorer:
         shape = self.shape
         chosen = range(self.statistics.shards) if shards is None else shards
         neurons = self.neurons(chosen)
-        groups = self._layers("groups", self.metric.groups, "attention", shape.kv_heads, chosen)
+        groups = self._score_layers("groups", self.metric.groups, "attention", shape.kv_heads, chosen)
         # each channel has the score of its group, so that the mean of a group's channels is that score
         channels = np.repeat(groups, shape.group_channels, axis=1)
         return UnitScores(self.plugin.name, self.statistics.text, neurons, groups, channels)
 
     def neurons(self, shards: Sequence[int]) -> Array:
         """Return the (layers, neurons) scores of neurons on some shards."""
-        return self._layers("neurons", self.metric.neurons, "ffn", self.shape.neurons, shards)
+        return self._score_layers("neurons", self.metric.neurons, "ffn", self.shape.neurons, shards)
 
     def measured(self, part: str, layer: int, shards: Sequence[int]) -> Measured:
         """Return the metric's input for one layer; `part` is ffn or attention."""
@@ -88,7 +88,7 @@ class MetricScorer:
         facts = {} if self.facts is None else self.facts.of_layer(part, layer)
         return Measured(self.shape, layer, samples, int(counts.sum()), **arrays, facts=facts)
 
-    def _layers(self, unit: str, function: Any, part: str, length: int, shards: Sequence[int]) -> Array:
+    def _score_layers(self, unit: str, function: Any, part: str, length: int, shards: Sequence[int]) -> Array:
         """(layers, length) scores."""
         scores = np.empty((self.shape.layers, length))
         for layer in range(self.shape.layers):
@@ -109,8 +109,8 @@ def weigh_layers(plugin: PluginInfo, metric: Metric, layers: Sequence[LayerWeigh
         for layer in layers:
             progress(layer.layer, len(layers), f"weights of layer {layer.layer + 1}")
             facts.append(metric.weigh(layer) if metric.weigh else Facts())
-        neurons = _stack([item.neurons for item in facts], "Facts.neurons", shape.neurons)
-        channels = _stack([item.channels for item in facts], "Facts.channels", shape.heads * shape.head_width)
+        neurons = _stack_facts([item.neurons for item in facts], "Facts.neurons", shape.neurons)
+        channels = _stack_facts([item.channels for item in facts], "Facts.channels", shape.heads * shape.head_width)
     return WeightFacts(plugin.name, tuple(facts[0].neurons), neurons, tuple(facts[0].channels), channels)
 
 
@@ -131,7 +131,7 @@ def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks
     return PruningMasks(plugin.name, units.neurons, units.groups, reached, problem.retention)
 
 
-def _stack(facts: list[Mapping[str, Array]], name: str, length: int) -> Array:
+def _stack_facts(facts: list[Mapping[str, Array]], name: str, length: int) -> Array:
     """(layers, facts, length), also without facts."""
     rows = [[_require_numbers(layer[key], f"{name}[{key!r}]", length) for key in facts[0]] for layer in facts]
     return np.array(rows, dtype=np.float64).reshape(len(facts), -1, length)

@@ -131,7 +131,7 @@ def _import_plugins(points: list[EntryPoint], metrics: set[str], methods: set[st
         kind, distribution = GROUPS[point.group], cast(Distribution, point.dist)
         try:
             digest = identify_distribution(distribution, GROUPS)
-            value = _import(point, kind)
+            value = _import_plugin(point, kind)
             plugin = describe(value, point.name, distribution.name, distribution.version, digest)
             _require_free(plugin, plugins, metrics, methods)
         except (GpruneError, OSError) as error:
@@ -142,7 +142,7 @@ def _import_plugins(points: list[EntryPoint], metrics: set[str], methods: set[st
     return Installed(plugins, tuple(faults), code)
 
 
-def _import(point: EntryPoint, kind: Kind) -> Any:
+def _import_plugin(point: EntryPoint, kind: Kind) -> Any:
     expected = Metric if kind == "metric" else Method
     try:
         value = point.load()

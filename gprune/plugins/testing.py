@@ -178,13 +178,13 @@ def _check_on_scores(
     first = _decide_twice(plugin, method, plain, case)
     for power, words in ((12.0, "scores of many orders of magnitude"), (0.0, "equal scores")):
         scores = sample_scores(shape, 4, power)
-        _decide(plugin, method, problem(scores, scores), f"{case}, {words}")
+        _decide_once(plugin, method, problem(scores, scores), f"{case}, {words}")
     if draws:
         return
     order = np.random.default_rng(6).permutation(shape.neurons)
     permuted = problem(*(replace(scores, ffn=scores.ffn[:, order]) for scores in plain.scores))
     require(
-        np.array_equal(_decide(plugin, method, permuted, case).ffn, first.ffn[:, order]),
+        np.array_equal(_decide_once(plugin, method, permuted, case).ffn, first.ffn[:, order]),
         f"{case}: with the neurons in another order the method keeps others: a decision may not depend on a "
         "neuron's place, unless the method draws (check_method(..., draws=True))",
     )
@@ -205,7 +205,7 @@ def _check_on_model(plugin: PluginInfo, method: Method, family: str, dtype: str,
 
 
 def _decide_twice(plugin: PluginInfo, method: Method, problem: Problem, case: str) -> PruningMasks:
-    first, second = (_decide(plugin, method, problem, case) for _ in range(2))
+    first, second = (_decide_once(plugin, method, problem, case) for _ in range(2))
     require(
         np.array_equal(first.ffn, second.ffn) and np.array_equal(first.heads, second.heads),
         f"{case}: asked twice, the method decides differently: draw from np.random.default_rng(problem.seed) "
@@ -214,7 +214,7 @@ def _decide_twice(plugin: PluginInfo, method: Method, problem: Problem, case: st
     return first
 
 
-def _decide(plugin: PluginInfo, method: Method, problem: Problem, case: str) -> PruningMasks:
+def _decide_once(plugin: PluginInfo, method: Method, problem: Problem, case: str) -> PruningMasks:
     with report_case(case):
         return decide(plugin, method, problem)
 

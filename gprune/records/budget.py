@@ -149,7 +149,7 @@ def meet_target(shape: ModelShape, ffn: Array, heads: Array, margin: Array, targ
     exact = fill_exactly(shape, ffn, heads, margin, target)
     if alignment == 1:
         return exact
-    finite = _finite(margin)
+    finite = _replace_infinite(margin)
     order = np.lexsort((-finite, ~exact), axis=1)
     sums = np.cumsum(np.take_along_axis(finite, order, axis=1), axis=1)
     fixed = np.count_nonzero(heads) * shape.group_weights
@@ -185,7 +185,7 @@ def _aligned_widths(counts: Array, sums: Array, neurons_left: float, alignment: 
         widths[chosen] = other[chosen]
 
 
-def _finite(margin: Array) -> Array:
+def _replace_infinite(margin: Array) -> Array:
     """Return the margins with infinities replaced by the largest and smallest finite margin."""
     values = np.asarray(margin, dtype=np.float64)
     finite = values[np.isfinite(values)]

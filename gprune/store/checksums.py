@@ -85,29 +85,29 @@ def of_files(paths: Sequence[Path], memory: Path | None = None, salt: bytes = b"
     content. Raises OSError if a file cannot be read.
     """
     if sum(path.stat().st_size >= _LARGE for path in paths) < 2:
-        return [_of_large_file(path, memory, salt) for path in paths]
+        return [_digest_large_file(path, memory, salt) for path in paths]
     with ThreadPoolExecutor(min(len(paths), machine.cores())) as pool:
-        return list(pool.map(lambda path: _of_large_file(path, memory, salt), paths))
+        return list(pool.map(lambda path: _digest_large_file(path, memory, salt), paths))
 
 
-def _of_large_file(path: Path, memory: Path | None, salt: bytes) -> str:
+def _digest_large_file(path: Path, memory: Path | None, salt: bytes) -> str:
     path = path.resolve()
     status = stamp(path)
     digest = remembered_checksum(path, status, salt)
     if digest is not None or memory is None or status[0] < _LARGE:
         return digest or of_file(path, salt)
     record = memory / f"{hashlib.sha256(os.fsencode(path) + bytes(1) + salt).hexdigest()[:32]}.json"
-    digest = _recorded_digest(record, status)
+    digest = _read_digest(record, status)
     if digest is not None:
         remember(path, status, digest, salt)
         return digest
     digest = of_file(path, salt)
     if remembered_checksum(path, status, salt):
-        _record_digest(record, status, digest)
+        _write_digest(record, status, digest)
     return digest
 
 
-def _recorded_digest(record: Path, stamp: Stamp) -> str | None:
+def _read_digest(record: Path, stamp: Stamp) -> str | None:
     try:
         values = safe_parsing.json_object(record.read_bytes(), "the digest")
     except (OSError, UnreadableError):
@@ -116,7 +116,7 @@ def _recorded_digest(record: Path, stamp: Stamp) -> str | None:
     return digest
 
 
-def _record_digest(record: Path, stamp: Stamp, digest: str) -> None:
+def _write_digest(record: Path, stamp: Stamp, digest: str) -> None:
     # without a cache, or with a full or read-only one, the next process computes the digest again
     with contextlib.suppress(OSError):
         if record.parent.parent.is_dir():
@@ -132,9 +132,9 @@ def write_manifest(folder: Path, entries: Mapping[str, Any]) -> None:
     paths = sorted(folder.rglob("*"))
     sums = {path.relative_to(folder).as_posix(): of_file(path) for path in paths if path.is_file()}
     if VALUES in entries:
-        sums[VALUES] = _digest(entries[VALUES])
+        sums[VALUES] = _digest_values(entries[VALUES])
     meta = {**entries, SUMS: sums}
-    text = json.dumps({**meta, DIGEST: _digest(meta)}, indent=1, ensure_ascii=False)
+    text = json.dumps({**meta, DIGEST: _digest_values(meta)}, indent=1, ensure_ascii=False)
     (folder / MANIFEST).write_text(text, encoding="utf-8")
     for path in (*paths, folder / MANIFEST):
         sync(path)
@@ -158,7 +158,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 @lru_cache(maxsize=4096)
 def _read_manifest(path: str, _: Stamp) -> dict[str, Any]:
     meta = safe_parsing.json_object(Path(path).read_bytes(), MANIFEST, finite=False)
-    if meta.pop(DIGEST, "") != _digest(meta):
+    if meta.pop(DIGEST, "") != _digest_values(meta):
         raise ValueError(f"{MANIFEST} does not hold what was written")
     return meta
 
@@ -172,7 +172,7 @@ def require_unchanged(folder: Path, meta: Mapping[str, Any], within: str = "") -
         if not f"{name}/".startswith(within):
             continue
         try:
-            same = digest == (_digest(meta[VALUES]) if name == VALUES else of_file(folder / name))
+            same = digest == (_digest_values(meta[VALUES]) if name == VALUES else of_file(folder / name))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, KeyError) as error:
             raise ValueError(f"{name} is missing") from error
         if not same:
@@ -196,5 +196,5 @@ def find_damage(path: Path) -> str:
     return ""
 
 
-def _digest(values: Any) -> str:
+def _digest_values(values: Any) -> str:
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()

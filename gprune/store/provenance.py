@@ -40,10 +40,10 @@ def code() -> dict[str, Any]:
     Of a checkout `commit`, and `uncommitted_changes`: whether it has any. Of an installed package `package`,
     a digest of its files.
     """
-    return _package() if installation.INSTALLED else _commit()
+    return _digest_package() if installation.INSTALLED else _read_commit()
 
 
-def _commit() -> dict[str, Any]:
+def _read_commit() -> dict[str, Any]:
     root = installation.APP_FOLDER
     # files that were copied into another project's folder are not of that project's commit
     if not (root / ".git").exists():
@@ -57,7 +57,7 @@ def _commit() -> dict[str, Any]:
     return {"commit": described.removesuffix("-dirty"), "uncommitted_changes": described.endswith("-dirty")}
 
 
-def _package() -> dict[str, Any]:
+def _digest_package() -> dict[str, Any]:
     """Return the first 12 hexadecimal digits of a SHA-256, equal wherever the same wheel is installed.
 
     Taken of the list of files and checksums that the installer keeps beside the package, if it keeps one.
@@ -85,12 +85,12 @@ def identify_distribution(distribution: metadata.Distribution, groups: Collectio
     modules = {point.module for point in distribution.entry_points if point.group in groups}
     modules |= set((distribution.read_text("top_level.txt") or "").split())
     content = hashlib.sha256()
-    for name, path in sorted({file for module in modules for file in _module_files(module.partition(".")[0])}):
+    for name, path in sorted({file for module in modules for file in _list_module_files(module.partition(".")[0])}):
         content.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return f"{identity} {content.hexdigest()[:32]}"
 
 
-def _module_files(module: str) -> Iterator[tuple[str, Path]]:
+def _list_module_files(module: str) -> Iterator[tuple[str, Path]]:
     """Yield the files of a top-level module or package, with their paths relative to it."""
     spec = importlib.util.find_spec(module)
     if spec is None:

@@ -43,10 +43,10 @@ def default_cache() -> Path:
     with safe_parsing.reraise_as(StoreError):
         if chosen:
             return safe_parsing.path(chosen, "GPRUNE_CACHE").resolve()
-        return _of_user() if installation.INSTALLED else installation.APP_FOLDER / "cache"
+        return _user_cache() if installation.INSTALLED else installation.APP_FOLDER / "cache"
 
 
-def _of_user() -> Path:
+def _user_cache() -> Path:
     # by the XDG Base Directory Specification only an absolute name counts
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     caches = chosen if chosen.startswith("/") else "~/.cache"
@@ -138,7 +138,7 @@ class Store:
     def manifest(self, stage: str, key: str, kind: type | None = None) -> dict[str, Any] | None:
         """Return the `meta.json` of a result, or None if it is absent, damaged or of another class than `kind`."""
         try:
-            return dict(self._require(stage, key, kind))
+            return dict(self._require_manifest(stage, key, kind))
         except StoreError:
             return None
 
@@ -153,12 +153,12 @@ class Store:
         """
         folder = self.check(stage, key, kind)
         try:
-            values = self._require(stage, key, kind)[checksums.VALUES]
+            values = self._require_manifest(stage, key, kind)[checksums.VALUES]
             values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
             arrays = {name: _read_array(folder / f"{name}.npy", axes) for name, axes in axes_of(kind).items()}
             return kind(**values, **arrays)
         except OSError as error:
-            raise _unreadable(folder, error) from error
+            raise _read_error(folder, error) from error
         except (KeyError, ValueError, TypeError, NumericsError) as error:
             raise DamagedError(stage, key, str(error)) from error
 
@@ -167,11 +167,11 @@ class Store:
 
         Raises DamagedError if it is not what was written, StoreError if it is absent or cannot be read.
         """
-        folder, meta = self.folder(stage, key), self._require(stage, key, kind)
+        folder, meta = self.folder(stage, key), self._require_manifest(stage, key, kind)
         try:
             checksums.require_unchanged(folder, meta)
         except OSError as error:
-            raise _unreadable(folder, error) from error
+            raise _read_error(folder, error) from error
         except ValueError as error:
             raise DamagedError(stage, key, str(error)) from error
         return folder
@@ -184,12 +184,12 @@ class Store:
         except OSError:
             return ""
 
-    def _require(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
+    def _require_manifest(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
         folder = self.folder(stage, key)
         try:
             meta = checksums.read_manifest(folder)
         except OSError as error:
-            raise _unreadable(folder, error) from error
+            raise _read_error(folder, error) from error
         except ValueError as error:
             raise DamagedError(stage, key, str(error)) from error
         if meta is None:
@@ -329,6 +329,6 @@ def _read_array(path: Path, axes: Axes) -> np.ndarray[Any, Any]:
     return array
 
 
-def _unreadable(folder: Path, error: OSError) -> StoreError:
+def _read_error(folder: Path, error: OSError) -> StoreError:
     reason = error.strerror or str(error)
     return StoreError(f"the result in {folder} cannot be read ({reason}): check the disk and its permissions")

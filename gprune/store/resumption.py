@@ -66,7 +66,7 @@ class StateFile:
             with safe_open(self.path, framework="numpy") as file:
                 metadata, arrays = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}
             about = metadata["about"]
-            if _digest(arrays, about) != metadata["sha256"]:
+            if _digest_state(arrays, about) != metadata["sha256"]:
                 raise ValueError("it has changed since it was written")
             values = safe_parsing.json_value(about, "its metadata")
             if values["of"] != [FORM, self.stage, self.key]:
@@ -91,7 +91,7 @@ class StateFile:
         arrays = {name: np.array(array, order="C") for name, array in state.arrays.items()}
         with explain_errors(self.store.root):
             make_folder(self.path.parent)
-            write_bytes(self.path, save(arrays, {"about": about, "sha256": _digest(arrays, about)}))
+            write_bytes(self.path, save(arrays, {"about": about, "sha256": _digest_state(arrays, about)}))
 
     def remove(self) -> None:
         """Remove the checkpoint and what a killed process left of one, as far as possible."""
@@ -110,7 +110,7 @@ def sweep_checkpoints(store: Store) -> None:
                 StateFile(store, stage, key).remove()
 
 
-def _digest(arrays: Mapping[str, Array], about: str) -> str:
+def _digest_state(arrays: Mapping[str, Array], about: str) -> str:
     sha = hashlib.sha256(about.encode())
     for name in sorted(arrays):
         sha.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())

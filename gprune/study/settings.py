@@ -500,7 +500,7 @@ _KINDS = [repair.word for repair in REPAIRS.values() if FITTED in repair.needs.v
 _TEXTS = get_args(TextsUsed)
 
 
-def _words(candidates: tuple[str, ...]) -> bool:
+def _has_valid_words(candidates: tuple[str, ...]) -> bool:
     parts = [word.partition(":")[::2] for word in candidates]
     return bool(candidates) and all(kind in _KINDS and texts in _TEXTS for kind, texts in parts)
 
@@ -522,7 +522,7 @@ class ChoiceSettings(Form):
         Several[Text],
         Rule(
             f"repairs as kind:texts, of the kinds {', '.join(_KINDS)} and the texts {', '.join(_TEXTS)}",
-            _words,
+            _has_valid_words,
         ),
         Rule("repairs without duplicates", lambda words: len(set(words)) == len(words)),
     ] = ("least_squares_bias:both", "least_squares:both_and_sampled", f"{TRIED_SCALED}:both_and_sampled")

@@ -145,7 +145,7 @@ class Form:
         try:
             return cast("Self", _adapter(form).validate_python(values))
         except ValidationError as refused:
-            raise _refusal(refused, form, error, "") from refused
+            raise _build_error(refused, form, error, "") from refused
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
@@ -177,7 +177,7 @@ def validate_form(form: type[T]) -> type[T]:
         try:
             _adapter(kind).validator.validate_python(ArgsKwargs((), arguments), self_instance=self)
         except ValidationError as error:
-            raise _refusal(error, kind, SettingsError, kind.WHERE) from error
+            raise _build_error(error, kind, SettingsError, kind.WHERE) from error
 
     kind.__init__ = __init__
     return form
@@ -194,20 +194,20 @@ def _is_form(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, Form)
 
 
-def _refusal(refused: ValidationError, form: Any, error: type[GpruneError], where: str) -> GpruneError:
+def _build_error(refused: ValidationError, form: Any, error: type[GpruneError], where: str) -> GpruneError:
     subject, names = form.WHAT, names_of(form)
     errors: Any = refused.errors(include_url=False)
-    missing = [_field_path(entry["loc"], where) for entry in errors if entry["type"] == "missing"]
+    missing = [_join_field_path(entry["loc"], where) for entry in errors if entry["type"] == "missing"]
     faults = [f"{subject} lacks {', '.join(missing)}"] if missing else []
-    faults += [_fault(entry, subject, where, names) for entry in errors if entry["type"] != "missing"]
+    faults += [_describe_fault(entry, subject, where, names) for entry in errors if entry["type"] != "missing"]
     more = [f"{len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
     sentence = error("; also: ".join(faults[:MOST_FAULTS] + more))
     sentence.faults = tuple(faults)
     return sentence
 
 
-def _fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
-    kind, field, context = entry["type"], _field_path(entry["loc"], where), entry.get("ctx", {})
+def _describe_fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
+    kind, field, context = entry["type"], _join_field_path(entry["loc"], where), entry.get("ctx", {})
     if kind == "unexpected_keyword_argument":
         section = field.removeprefix(where).rpartition(".")[0]
         siblings = [where + name for name in names if name.rpartition(".")[0] == section]
@@ -226,7 +226,7 @@ def _fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
     return f"{field or subject} must be {rule} (got {quote(entry['input'])})"
 
 
-def _field_path(parts: Iterable[str | int], where: str) -> str:
+def _join_field_path(parts: Iterable[str | int], where: str) -> str:
     # a table may have keys of any length
     names = (f"[{part}]" if isinstance(part, int) else f".{part[:LONGEST_NAME]}" for part in parts)
     return where + "".join(names).removeprefix(".")

@@ -28,7 +28,7 @@ def has_gpu() -> bool:
 @cache
 def cards() -> tuple[str, ...]:
     """Return the names of the CUDA devices in the order in which torch numbers them; none without a driver."""
-    driver = _driver()
+    driver = _load_driver()
     count, device, name = ctypes.c_int(0), ctypes.c_int(0), ctypes.create_string_buffer(256)
     if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return ()
@@ -42,13 +42,13 @@ def cards() -> tuple[str, ...]:
 @cache
 def card_memory(index: int = 0) -> int:
     """Return the bytes of a CUDA device's memory; 0 if the driver does not report it."""
-    driver, device, size = _driver(), ctypes.c_int(0), ctypes.c_size_t(0)
+    driver, device, size = _load_driver(), ctypes.c_int(0), ctypes.c_size_t(0)
     if driver is None or driver.cuDeviceGet(ctypes.byref(device), index):
         return 0
     return 0 if driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) else size.value
 
 
-def _driver() -> Any:
+def _load_driver() -> Any:
     """Return the initialized CUDA driver, or None if there is none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -60,11 +60,11 @@ def _driver() -> Any:
 def memory() -> tuple[int, int]:
     """Return the free and total bytes of memory of this machine or container."""
     usage = psutil.virtual_memory()
-    total = min([int(usage.total), *(limit for limit in map(_limit, _LIMITS) if limit)])
+    total = min([int(usage.total), *(limit for limit in map(_read_limit, _LIMITS) if limit)])
     return min(int(usage.available), total), total
 
 
-def _limit(file: Path) -> int:
+def _read_limit(file: Path) -> int:
     """Return the number in a file; 0 if there is none."""
     try:
         words = file.read_text(encoding="ascii").strip()
@@ -85,7 +85,7 @@ def peak_memory() -> int:
 
     VmHWM of Linux counts this program only; `getrusage` also includes the process that it was forked from.
     """
-    for size in _values(Path("/proc/self/status"), "VmHWM"):
+    for size in _read_values(Path("/proc/self/status"), "VmHWM"):
         return 1024 * int(size.removesuffix("kB"))
     unit = 1 if platform.system() == "Darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -139,10 +139,10 @@ def cores() -> int:
 
 def processor() -> str:
     """Return the name of the processor."""
-    return next(iter(_values(Path("/proc/cpuinfo"), "model name")), platform.processor() or platform.machine())
+    return next(iter(_read_values(Path("/proc/cpuinfo"), "model name")), platform.processor() or platform.machine())
 
 
-def _values(path: Path, name: str) -> list[str]:
+def _read_values(path: Path, name: str) -> list[str]:
     """Return the values under a name in a file of `name: value` lines."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

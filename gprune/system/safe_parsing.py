@@ -31,7 +31,7 @@ _LONGEST_WORD = 200
 
 def quote(value: object, length: int = VALUE_LENGTH) -> str:
     """Return the repr of a value, cut in the middle to at most `length` characters."""
-    return _cut(repr(value), length, (length - 1) * 2 // 3, "…")
+    return _cut_middle(repr(value), length, (length - 1) * 2 // 3, "…")
 
 
 def sentence(text: object, length: int = SENTENCE_LENGTH) -> str:
@@ -41,10 +41,10 @@ def sentence(text: object, length: int = SENTENCE_LENGTH) -> str:
     """
     words = " ".join(str(text).split())
     words = next((replacement for advice, replacement in _ADVICE if advice.search(words)), words)
-    return _cut(words, length, (length - 3) // 2, " … ")
+    return _cut_middle(words, length, (length - 3) // 2, " … ")
 
 
-def _cut(text: str, length: int, head: int, gap: str) -> str:
+def _cut_middle(text: str, length: int, head: int, gap: str) -> str:
     if len(text) <= length:
         return text
     return f"{text[:head]}{gap}{text[len(text) - (length - len(gap) - head) :]}"
@@ -147,14 +147,14 @@ def inside(folder: Path, name: Any, subject: str) -> Path:
         real, home = target.resolve(), folder.resolve()
     except (OSError, ValueError, RuntimeError) as error:
         raise UnreadableError(f"{subject} names {quote(name)}, which leads nowhere: copy it again") from error
-    if not real.is_relative_to(home) and not (real.parent == _blobs(home) and real.is_file()):
+    if not real.is_relative_to(home) and not (real.parent == _find_blobs(home) and real.is_file()):
         raise UnreadableError(
             f"{subject} names {quote(name)}, which leads outside {quote(str(folder))}: copy the file into it"
         )
     return target
 
 
-def _blobs(home: Path) -> Path | None:
+def _find_blobs(home: Path) -> Path | None:
     """Return the folder of the hub's cache with the files of a snapshot that `home` is or lies in."""
     snapshots = (parent.parent for parent in (home, *home.parents) if parent.parent.name == "snapshots")
     return next((parent.parent / "blobs" for parent in snapshots), None)

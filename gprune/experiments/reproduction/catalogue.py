@@ -148,17 +148,17 @@ def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, An
         "files": sorted(texts),
         "filled": table.filled,
         "rows": {rule: [finite_values(asdict(row)) for row in rows] for rule, rows in table.rows.items()},
-        "display": _cells(table.display),
-        "published": _cells(table.published) | {"title": table.published_title},
-        "versions": _versions(table),
+        "display": _convert_cells(table.display),
+        "published": _convert_cells(table.published) | {"title": table.published_title},
+        "versions": _collect_versions(table),
     }
 
 
-def _cells(frame: pd.DataFrame) -> dict[str, Any]:
+def _convert_cells(frame: pd.DataFrame) -> dict[str, Any]:
     return {"columns": [str(name) for name in frame.columns], "cells": frame.astype(str).to_numpy().tolist()}
 
 
-def _versions(table: Assembled) -> dict[str, list[str]]:
+def _collect_versions(table: Assembled) -> dict[str, list[str]]:
     """Return all program versions of a table's rows; several if runs differ."""
     versions: dict[str, list[str]] = {}
     for answer in table.answers:
@@ -209,7 +209,7 @@ def reproductions(cache: Path) -> list[Reproduction]:
         names = [name for name in os.listdir(folder) if _NAME.fullmatch(name)]
     except OSError:
         return []
-    listed = [item for name in names if (item := _reproduction(folder / name)) is not None]
+    listed = [item for name in names if (item := _read_reproduction_folder(folder / name)) is not None]
     return sorted(listed, key=lambda item: (item.updated, item.name), reverse=True)
 
 
@@ -232,7 +232,7 @@ def load(cache: Path, name: str, table: str) -> Reproduced | None:
         raise StoreError(f"{location} is damaged ({reason}): run `reproduce` again") from error
 
 
-def _reproduction(folder: Path) -> Reproduction | None:
+def _read_reproduction_folder(folder: Path) -> Reproduction | None:
     index = read_index(folder)
     if index is None or not isinstance(index.get("scale"), dict):
         return None
@@ -246,17 +246,17 @@ def _read_reproduction(name: str, entry: dict[str, Any]) -> Reproduced:
         title=str(entry["title"]),
         notes=tuple(map(str, entry["notes"])),
         filled=int(entry["filled"]),
-        rows={rule: tuple(map(_row, entry["rows"][rule])) for rule in RULES},
-        display=_frame(entry["display"]),
-        published=_frame(entry["published"]),
+        rows={rule: tuple(map(_parse_row, entry["rows"][rule])) for rule in RULES},
+        display=_parse_frame(entry["display"]),
+        published=_parse_frame(entry["published"]),
         published_title=str(entry["published"]["title"]),
         versions={program: tuple(map(str, versions)) for program, versions in dict(entry["versions"]).items()},
     )
 
 
-def _row(values: dict[str, Any]) -> StudyRow:
+def _parse_row(values: dict[str, Any]) -> StudyRow:
     return StudyRow(**{**values, "kept": float("nan") if values["kept"] is None else float(values["kept"])})
 
 
-def _frame(values: dict[str, Any]) -> pd.DataFrame:
+def _parse_frame(values: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(values["cells"], columns=values["columns"])

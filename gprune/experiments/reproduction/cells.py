@@ -108,21 +108,21 @@ def published_figures(name: str, is_derived: bool, series: Series, rule: str) ->
     model = measured_by_paper if measured_by_paper and (name == MAIN or is_derived) else published.MODELS[0]
     title = f"published, {model}, not measured here: its texts and sample counts are the paper's; {PUBLISHED}"
     if is_derived:
-        return spell_out(_derived_table(name, model)), title
-    return (_table(name, model, rule), title) if name in published.TABLES else (pd.DataFrame(), "")
+        return spell_out(_compute_derived_table(name, model)), title
+    return (_build_published_table(name, model, rule), title) if name in published.TABLES else (pd.DataFrame(), "")
 
 
-def _derived_table(name: str, model: str) -> pd.DataFrame:
+def _compute_derived_table(name: str, model: str) -> pd.DataFrame:
     frames = {rule: claims.main_frame(model, rule) for rule in accuracy.RULES}
-    values = without_single_tasks(under_both_rules(_gap if name == GAP else gains.gain_by_retention, frames))
+    values = without_single_tasks(under_both_rules(_compute_gap if name == GAP else gains.gain_by_retention, frames))
     return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
 
 
-def _gap(rows: pd.DataFrame) -> pd.DataFrame:
+def _compute_gap(rows: pd.DataFrame) -> pd.DataFrame:
     return gains.metric_gap(rows).assign(metric=gains.ACCURACY)
 
 
-def _table(name: str, model: str, rule: str) -> pd.DataFrame:
+def _build_published_table(name: str, model: str, rule: str) -> pd.DataFrame:
     rows = published.table(name, model, rule if name == MAIN else accuracy.RULES[0])
     frame = published.frame(rows).assign(note=[row.note for row in rows])
     frame["method"] = [published.paper_name(method) if method else "" for method in frame["method"]]
@@ -132,11 +132,11 @@ def _table(name: str, model: str, rule: str) -> pd.DataFrame:
             values = published.frame(published.table(name, model, rule))[gains.ACCURACY]
             frame.insert(int(frame.columns.get_loc(gains.ACCURACY)), metric_with_rule(gains.ACCURACY, rule), values)
     columns = [str(column) for column in frame if column not in ("table", "model", gains.ACCURACY)]
-    texts = pd.DataFrame({heading(column): _texts(frame[column], column) for column in columns})
+    texts = pd.DataFrame({heading(column): _format_texts(frame[column], column) for column in columns})
     return texts.loc[:, (texts != "").any()]
 
 
-def _texts(column: pd.Series, name: str) -> list[str]:
+def _format_texts(column: pd.Series, name: str) -> list[str]:
     is_measure = name.startswith(("ppl:", gains.ACCURACY))
     return [format_number(value, name) if is_measure else format_cell(value, name) for value in column]
 
@@ -144,11 +144,11 @@ def _texts(column: pd.Series, name: str) -> list[str]:
 def spell_out(values: pd.DataFrame) -> pd.DataFrame:
     """Return a derived table with names for ids, percentages for retentions, and words for booleans."""
     names = [str(name) for name in values.columns if name != "seed"]
-    lines = [{name: _word(name, row[name]) for name in names} for row in values.to_dict("records")]
+    lines = [{name: _spell_value(name, row[name]) for name in names} for row in values.to_dict("records")]
     return pd.DataFrame(lines, columns=names, dtype=str)
 
 
-def _word(name: str, value: object) -> str:
+def _spell_value(name: str, value: object) -> str:
     if name in ("base", "method"):
         return published.paper_name(str(value))
     if name == "metric":

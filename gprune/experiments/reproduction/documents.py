@@ -130,7 +130,7 @@ def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[
     ]
 
 
-def _claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -> list[str]:
+def _format_claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -> list[str]:
     rows = []
     for claim in claims:
         verdict = judge_claim(claim, cases)
@@ -143,18 +143,18 @@ def _claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -> list[
     ]
 
 
-def _perplexity(case: Case, method: str) -> str:
+def _format_perplexity(case: Case, method: str) -> str:
     """Return mean and standard deviation over seeds as a cell."""
     losses = case.losses.get(method)
     if not losses:
         return "none"
     with np.errstate(over="ignore"):
         values = np.exp([run.mean() for run in losses.values()])
-    spread = f" ± {_number(values.std(ddof=1))}" if len(values) > 1 else ""
-    return f"{_number(values.mean())}{spread}"
+    spread = f" ± {_format_decimal(values.std(ddof=1))}" if len(values) > 1 else ""
+    return f"{_format_decimal(values.mean())}{spread}"
 
 
-def _number(value: float) -> str:
+def _format_decimal(value: float) -> str:
     return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
 
 
@@ -162,7 +162,7 @@ def _change(difference: Difference | None) -> str:
     return "" if difference is None else f"{in_percent(difference)}, {difference.verdict}"
 
 
-def _over(cases: Sequence[Case], method: str, other_method: str) -> Difference | None:
+def _compare(cases: Sequence[Case], method: str, other_method: str) -> Difference | None:
     """Return the loss of one method minus that of another, averaged over texts with equal weight.
 
     None if one is missing.
@@ -178,7 +178,7 @@ def _block_table(block: Block, second_column: str, heads: Sequence[str], cells: 
     lines = []
     for name, answers in block.methods.items():
         label, details, changes = cells(block, name, answers[0])
-        values = (_perplexity(case, name) for case in block.cases)
+        values = (_format_perplexity(case, name) for case in block.cases)
         lines.append([label, details, *values, *(changes or [""] * len(heads))])
         reasons = sorted({answer.reason for answer in answers} - {""})
         lines += [["", reason, *[""] * (len(columns) - 2)] for reason in reasons]
@@ -200,8 +200,8 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
         *_describe_measurement(all_series, series_blocks, command),
         "*Given* lists the texts of a method, its learning steps, and its forward and backward passes of the "
         "dense model. One pass reads as many tokens as a calibration set has.",
-        *_claims(CLAIMS, cases, 2),
-        *(line for block in series_blocks for line in _study_block(block)),
+        *_format_claims(CLAIMS, cases, 2),
+        *(line for block in series_blocks for line in _write_study_block(block)),
         "## What the parts change",
         "Both shares are from the first seed: the variance of the rank drift that lies between the modules, their "
         "initialization and random modules; and the decisions that change without each part.",
@@ -210,12 +210,12 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
     return "\n\n".join(paragraphs) + "\n"
 
 
-def _study_block(block: Block) -> list[str]:
+def _write_study_block(block: Block) -> list[str]:
     heads = [f"against GPrune, {name}" for name in block.text_names]
-    return _block_table(block, "given", heads, _study_cells, 2)
+    return _block_table(block, "given", heads, _build_study_cells, 2)
 
 
-def _study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
+def _build_study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
     label = str(answer.row.labels["method"]) + (" (control)" if answer.row.extra else "")
     is_compared = name not in (GPRUNE, "dense")
     changes = [_change(case.difference(name, GPRUNE)) for case in block.cases] if is_compared else []
@@ -314,14 +314,14 @@ def _chapter(store: Store, series: Series, command: str) -> str:
             f"## {name}",
             *([_DEVELOPMENT] if name in development_models() else []),
             *_describe_measurement([series], series_blocks, command),
-            *_claims(REPAIR_CLAIMS, cases, 3),
-            *_recipe(series_blocks),
+            *_format_claims(REPAIR_CLAIMS, cases, 3),
+            *_write_recipe(series_blocks),
             *(line for block in series_blocks for line in _block_table(block, "repair", _SEEN, _repair_cells, 3)),
         ]
     )
 
 
-def _recipe(series_blocks: Sequence[Block]) -> list[str]:
+def _write_recipe(series_blocks: Sequence[Block]) -> list[str]:
     ratios = ("against the best baseline as published", "against its own masks unrepaired")
     return [
         "### The recommended recipe on unseen text",
@@ -348,12 +348,12 @@ def _own_masks(block: Block) -> Difference | None:
     for case in block.unseen:
         plain = {seed: case.losses[name][seed] for seed, name in names.items() if seed in case.losses.get(name, {})}
         cases.append(replace(case, losses={**case.losses, _OWN_MASKS: plain}))
-    return _over(cases, _RECIPE, _OWN_MASKS)
+    return _compare(cases, _RECIPE, _OWN_MASKS)
 
 
 def _best(block: Block, methods: Sequence[str]) -> str:
     """Return the recipe's perplexity ratio to the best of some methods on unseen text, with that method's name."""
-    differences = {name: item for name in methods if (item := _over(block.unseen, _RECIPE, name)) is not None}
+    differences = {name: item for name in methods if (item := _compare(block.unseen, _RECIPE, name)) is not None}
     if not differences or any(case.missing.intersection(methods) for case in block.unseen):
         return NOT_MEASURED
     best = max(differences, key=lambda name: differences[name].nats)
@@ -372,12 +372,12 @@ def _repair_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, li
     changes = []
     if row.method in tables.MASKS and name not in (plain, OWN.of(row.method)):
         in_domain = [case for case in block.cases if not case.unseen]
-        changes = [_change(_over(cases, name, plain)) for cases in (in_domain, block.unseen)]
-        changes.append(_learned_numbers(block, answer))
+        changes = [_change(_compare(cases, name, plain)) for cases in (in_domain, block.unseen)]
+        changes.append(_count_learned(block, answer))
     return str(row.labels["method"]), str(row.labels["repair"]), changes
 
 
-def _learned_numbers(block: Block, answer: Answer) -> str:
+def _count_learned(block: Block, answer: Answer) -> str:
     """Return the number of factors and biases learned for a method, of the first seed; empty if there are none."""
     study = answer.row.study
     if not study.repair.scaled:

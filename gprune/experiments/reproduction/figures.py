@@ -123,7 +123,7 @@ def figure_measures(row: Row, records: Sequence[Any]) -> list[Measure]:
     if row.reads == "speed":
         return speed_measures(records[0], row.method)
     if row.reads == "drift":
-        return _drift(records[0], str(row.item))
+        return _measure_drift(records[0], str(row.item))
     if row.reads == "agreement":
         (agreed,) = records
         return [("ARI", *agreement.spread(agreed.ari)), ("matched overlap", *agreement.spread(agreed.overlap))]
@@ -131,7 +131,7 @@ def figure_measures(row: Row, records: Sequence[Any]) -> list[Measure]:
     return _bin(decisions.compare(drift_record.magnitude, partition, own_masks, base, BINS), int(row.item))
 
 
-def _drift(record: RankDrift, name: str) -> list[Measure]:
+def _measure_drift(record: RankDrift, name: str) -> list[Measure]:
     curve = next(curve for curve in drift.distributions(record, HISTOGRAM_BINS) if curve.name == name)
     return [("rank correlation", curve.correlation, np.nan), ("median drift", curve.median, np.nan)]
 

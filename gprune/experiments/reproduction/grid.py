@@ -130,7 +130,7 @@ class Series:
         study = study.with_settings(changes) if changes else study
         if self._tasks and self._measures_tasks(study):
             study = study.with_settings(self._tasks)
-        return study.renamed(self._name(study))
+        return study.renamed(self._describe_study(study))
 
     def row(
         self,
@@ -156,7 +156,7 @@ class Series:
         in_main = common == base and study.retention in self.scale.retentions
         return self.scale.tasks_in == "all" or in_main
 
-    def _name(self, study: Study) -> str:
+    def _describe_study(self, study: Study) -> str:
         words_of_name = [short(study.model), metric_label(study.metric), f"{study.retention:.0%}"]
         if (study.primary, study.auxiliary) != (self.base.primary, self.base.auxiliary):
             words_of_name.append(f"{short(study.primary)}+{short(study.auxiliary)}")
@@ -188,10 +188,10 @@ def entries(rows: Iterable[Row]) -> list[TableStudy]:
     groups: dict[Study, list[Row]] = {}
     for row in rows:
         groups.setdefault(shared_study(row.study), []).append(row)
-    return sorted((_entry(group) for group in groups.values()), key=lambda entry: entry.timed)
+    return sorted((_merge_rows(group) for group in groups.values()), key=lambda entry: entry.timed)
 
 
-def _entry(rows: list[Row]) -> TableStudy:
+def _merge_rows(rows: list[Row]) -> TableStudy:
     methods = order_methods(name for row in rows for name in row.study.methods)
     until = max((row.until for row in rows), key=UNTIL.index)
     return TableStudy(replace(rows[0].study, methods=methods), until, tuple(rows))

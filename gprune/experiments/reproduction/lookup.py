@@ -149,11 +149,11 @@ class ResultLookup:
 
     def answer(self, row: Row) -> Answer | None:
         """Return the numbers of a row, or the reason why it has none; None if its study still has to run."""
-        results = self._open(row.study)
+        results = self._open_results(row.study)
         if results is None:
             return None
         try:
-            return self._read(row, results)
+            return self._read_answer(row, results)
         except StoreError:
             return None
         except MethodError as error:
@@ -166,21 +166,21 @@ class ResultLookup:
             return ""
         return str(run.record.get("error") or "the run failed without a reason")
 
-    def _read(self, row: Row, results: Results) -> Answer | None:
-        reasons = {task: self._reason_of(stage, results) for task, stage in _tasks(row, results).items()}
+    def _read_answer(self, row: Row, results: Results) -> Answer | None:
+        reasons = {task: self._find_reason(stage, results) for task, stage in _accuracy_stages(row, results).items()}
         refused_tasks = {task: reason.words for task, reason in reasons.items() if reason is not None}
-        stages = self._stages(row, results, refused_tasks)
-        values = self._values(row, results, stages) if all(map(results.holds, stages)) else []
+        stages = self._list_stages(row, results, refused_tasks)
+        values = self._read_values(row, results, stages) if all(map(results.holds, stages)) else []
         if not values:
-            return self._refusal(row, results, stages)
+            return self._find_refusal(row, results, stages)
         main_stage, reading = stages[0], self._read_inputs(row.study)
         missing_tasks = reading[1] if reading else {}
-        retention, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
+        retention, parameters = (NAN, 0) if row.reads in FIGURES else _read_size(row, results)
         return Answer(
             row=row,
             run=next((run.name for run in self._makers.get(main_stage.key, ())), ""),
             values=tuple(values),
-            accuracies=tuple(self._accuracies(row, results, main_stage)),
+            accuracies=tuple(self._read_accuracies(row, results, main_stage)),
             missing_tasks=tuple((missing_tasks | refused_tasks).items()),
             clock=results.record(main_stage) if row.reads == "speed" else None,
             retention=retention,
@@ -189,44 +189,44 @@ class ResultLookup:
             versions=results.details(main_stage),
         )
 
-    def _stages(self, row: Row, results: Results, refused_tasks: Container[str]) -> list[Stage[Any]]:
+    def _list_stages(self, row: Row, results: Results, refused_tasks: Container[str]) -> list[Stage[Any]]:
         """Return the stages that a row is read from; the first is the main one."""
         if row.reads != "perplexity":
             return list(figures.sources(row, results.graph))
         texts = [perplexity(results.graph, row.method, text) for text in row.study.evaluation.texts]
-        return texts + [stage for task, stage in _tasks(row, results).items() if task not in refused_tasks]
+        return texts + [stage for task, stage in _accuracy_stages(row, results).items() if task not in refused_tasks]
 
-    def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
+    def _read_values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
         """Return every number of a row except accuracies; empty if its method was not measured."""
         if row.reads == "perplexity":
-            return [_perplexity(results, row.method, text) for text in row.study.evaluation.texts]
+            return [_read_perplexity(results, row.method, text) for text in row.study.evaluation.texts]
         measures = figures.figure_measures(row, list(map(results.record, stages)))
         return [Value(name, "", value, error) for name, value, error in measures]
 
-    def _accuracies(self, row: Row, results: Results, main_stage: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
+    def _read_accuracies(self, row: Row, results: Results, main_stage: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
         """Return the accuracies of the study's tasks; if it has none, those of a run with the same perplexity."""
         if row.reads != "perplexity":
             return []
         if row.study.evaluation.tasks:
-            return _measured_tasks(row, results)
+            return _read_task_accuracies(row, results)
         for run in self._makers.get(main_stage.key, ()):
             evaluation = {f"evaluation.{name}": getattr(run.study.evaluation, name) for name in (*TASKS, "few_shot")}
             study = row.study.with_settings(evaluation)
-            other_results = self._open(study) if study.evaluation.tasks else None
+            other_results = self._open_results(study) if study.evaluation.tasks else None
             if other_results is not None:
-                return _measured_tasks(row, other_results)
+                return _read_task_accuracies(row, other_results)
         return []
 
-    def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
+    def _find_refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
         """Return an answer with the recorded reason why a row has no numbers, or None if no run recorded a reason."""
         needed, method = list(stages), METHODS[row.method]
         if row.reads == "speed" and method.decision != "none":
             needed.append(masks(results.graph, method.masks))
         required = order(needed) if self._reasons else ()
-        reason = next(filter(None, (self._reason_of(stage, results) for stage in required)), None)
+        reason = next(filter(None, (self._find_reason(stage, results) for stage in required)), None)
         return None if reason is None else Answer(row, reason.run, reason=reason.words)
 
-    def _open(self, study: Study) -> Results | None:
+    def _open_results(self, study: Study) -> Results | None:
         """Return the results of a study, or None if its inputs cannot be read here."""
         if study not in self._results:
             self._results[study] = None
@@ -240,7 +240,7 @@ class ResultLookup:
                     self._results[study] = Results(self.store, Graph(study, inputs, failures=failures))
         return self._results[study]
 
-    def _reason_of(self, stage: Stage[Any], results: Results) -> Reason | None:
+    def _find_reason(self, stage: Stage[Any], results: Results) -> Reason | None:
         """Return the recorded reason for a missing result, unless a later run computed the result."""
         reason = self._reasons.get((stage.key, results.graph.study.calibration.batch))
         return reason if reason is not None and not results.holds(stage) else None
@@ -266,18 +266,18 @@ class ResultLookup:
         return self._inputs[input_study]
 
 
-def _tasks(row: Row, results: Results) -> dict[str, Stage[Any]]:
+def _accuracy_stages(row: Row, results: Results) -> dict[str, Stage[Any]]:
     """Return the accuracy stages of a row's method on the tasks with data, by task."""
     return {task: accuracy(results.graph, row.method, task) for task in results.graph.inputs.tasks}
 
 
-def _measured_tasks(row: Row, results: Results) -> list[tuple[Accuracy, Stamp]]:
-    stages = [stage for stage in _tasks(row, results).values() if results.holds(stage)]
+def _read_task_accuracies(row: Row, results: Results) -> list[tuple[Accuracy, Stamp]]:
+    stages = [stage for stage in _accuracy_stages(row, results).values() if results.holds(stage)]
     records, precision = [(results.record(stage), stage) for stage in stages], results.graph.inputs.precision
     return [(item, of_accuracy(item, results.details(stage), precision=precision)) for item, stage in records]
 
 
-def _perplexity(results: Results, method: str, text: str) -> Value:
+def _read_perplexity(results: Results, method: str, text: str) -> Value:
     stage, graph = perplexity(results.graph, method, text), results.graph
     record = results.record(stage)
     stamp = of_perplexity(record, results.details(stage), graph.inputs.precision, graph.study.evaluation.windows)
@@ -286,7 +286,7 @@ def _perplexity(results: Results, method: str, text: str) -> Value:
     return Value("perplexity", text, value, error, windows, length, stamp=stamp, losses=record.losses)
 
 
-def _size(row: Row, results: Results) -> tuple[float, int]:
+def _read_size(row: Row, results: Results) -> tuple[float, int]:
     """Return the kept fraction of the decoder's weights and the model's parameters, NaN and 0 if unknown."""
     try:
         summary = sizes(results, [row.method])

@@ -116,7 +116,7 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     """
     name = name or ("demo" if model == "demo" else "paper")
     require_choice("--scale", name, SCALES)
-    scale = {"paper": _paper, "demo": _demo, "study": _study}[name](model)
+    scale = {"paper": _paper_scale, "demo": _demo_scale, "study": _study_scale}[name](model)
     fields = {field: value for field, value in (changes or {}).items() if value is not None}
     if "texts" not in fields and any(role in fields for role in ROLES):
         fields["texts"] = tuple(fields.get(role, getattr(scale, role)) for role in ROLES)
@@ -132,7 +132,7 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     return replace(scale, **fields)
 
 
-def _paper(model: str) -> Scale:
+def _paper_scale(model: str) -> Scale:
     paper_name = paper_model(model)
     # in the paper, Vicuna has another score quantile, and the large model one more epoch
     quantile = (("reliability.score_quantile", 0.85),) if paper_name.startswith("Vicuna") else ()
@@ -141,11 +141,11 @@ def _paper(model: str) -> Scale:
     return Scale("paper", settings=quantile)
 
 
-def _demo(model: str) -> Scale:
+def _demo_scale(model: str) -> Scale:
     texts = TEXTS if model == "demo" else PAPER_TEXTS
     roles: dict[str, Any] = dict(zip(ROLES, texts, strict=True))
     return replace(
-        _paper(model),
+        _paper_scale(model),
         **roles,
         name="demo",
         texts=texts,
@@ -160,5 +160,5 @@ def _demo(model: str) -> Scale:
     )
 
 
-def _study(model: str) -> Scale:
-    return replace(_demo(model), name="study", tasks=(), samples=128, windows=96, retentions=(0.5, 0.3))
+def _study_scale(model: str) -> Scale:
+    return replace(_demo_scale(model), name="study", tasks=(), samples=128, windows=96, retentions=(0.5, 0.3))

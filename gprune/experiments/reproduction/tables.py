@@ -56,14 +56,14 @@ class PaperTable:
 
 
 def main(series: Series) -> list[Row]:
-    """Return the paper's rows and the controls of each retention, or the rows of the scale's methods if it names any."""
+    """Return the paper's rows and the controls of each retention, or the rows of the methods that the scale names."""
     if series.scale.methods:
         return _selected_methods(series)
     dense, *paper_rows = compared_methods(series)
     rows = [dense]
     for retention in series.scale.retentions:
         rows += [row for row in paper_rows if row.study.retention == retention]
-        rows += _controls(series, _MAIN_CONTROLS, first={"retention": retention}, retention=retention)
+        rows += _control_rows(series, _MAIN_CONTROLS, first={"retention": retention}, retention=retention)
     return rows
 
 
@@ -80,7 +80,7 @@ def _selected_methods(series: Series) -> list[Row]:
     return rows
 
 
-def _controls(series: Series, names: Iterable[str], **settings: Any) -> list[Row]:
+def _control_rows(series: Series, names: Iterable[str], **settings: Any) -> list[Row]:
     """Return rows of controls, which isolate parts of GPrune or of baselines; empty if the scale has no controls."""
     rows = [series.row(name, extra=True, **settings) for name in names] if series.scale.controls else []
     return [replace(row, labels=row.labels | {"method": f"control: {row.labels['method']}"}) for row in rows]
@@ -107,7 +107,7 @@ def ablation(series: Series) -> list[Row]:
     rows = [series.row("flap", {"BCM": "", "RASA": "", "MSL": ""})]
     for bcm, rasa, changes in (("", "", _EQUAL_SIZE), ("yes", "", _UNADAPTED), ("yes", "yes", {})):
         rows.append(series.row(labels={"BCM": bcm, "RASA": rasa, "MSL": "yes"}, changes=changes))
-    for row in _controls(series, _ABLATION_CONTROLS, labels={"BCM": "", "RASA": ""}):
+    for row in _control_rows(series, _ABLATION_CONTROLS, labels={"BCM": "", "RASA": ""}):
         is_learned = METHODS[row.method].decision == "learned"
         rows.append(replace(row, labels=row.labels | {"MSL": "yes" if is_learned else ""}))
     return rows
@@ -204,10 +204,10 @@ _AT_EQUAL_WIDTHS = ("gprune", "flap")
 
 def fair_rows(series: Series) -> list[Row]:
     """Return one row per retention, seed and method, and one row for the dense model."""
-    return _at_every_point(series, _fair_rows)
+    return _repeat_rows(series, _fair_rows)
 
 
-def _at_every_point(series: Series, rows_of: Callable[..., list[Row]], **labels: str) -> list[Row]:
+def _repeat_rows(series: Series, rows_of: Callable[..., list[Row]], **labels: str) -> list[Row]:
     """Return a row of the dense model with `labels`, and the rows from `rows_of` for every retention and seed."""
     scale = series.scale
     points = [{"retention": retention, "seed": seed} for retention in scale.retentions for seed in scale.seeds]
@@ -222,7 +222,7 @@ def _fair_rows(series: Series, **where: Any) -> list[Row]:
     methods = order_methods(name for name in BUILT_IN if name not in excluded)
     study = series.study(methods=methods, **where)
     rows = [Row({}, replace(study, methods=(name,)), name, extra=METHODS[name].control, item=name) for name in methods]
-    for identity, method, variant, changes in _variants():
+    for identity, method, variant, changes in _list_variants():
         changed = series.study(methods=(method,), changes=changes, **where)
         rows.append(Row({"words": variant}, changed.renamed(f"{study.name} {variant}"), method, item=identity))
     return [
@@ -231,7 +231,7 @@ def _fair_rows(series: Series, **where: Any) -> list[Row]:
     ]
 
 
-def _variants() -> list[tuple[str, str, str, dict[str, Any]]]:
+def _list_variants() -> list[tuple[str, str, str, dict[str, Any]]]:
     """Return id, method, label and settings of additional rows, without profiles that change no setting."""
     compensation = REPAIRS[COMPENSATION]
     recommended = dict(profiles.profile("recommended").settings)
@@ -306,7 +306,7 @@ def list_treatments() -> list[tuple[str, Treatment]]:
 
 def repair_rows(series: Series) -> list[Row]:
     """Return one row per retention, seed, method and treatment, and one row for the dense model."""
-    return _at_every_point(series, _repair_rows, repair="")
+    return _repeat_rows(series, _repair_rows, repair="")
 
 
 def _repair_rows(series: Series, **where: Any) -> list[Row]:

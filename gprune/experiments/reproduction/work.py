@@ -73,7 +73,7 @@ class TableWork:
 
         self.write(self.tables)
         studies = missing(self.tables, self.series, self.finished)
-        Schedule(self.store.root, watch, ended, self._needed, build).run(studies)
+        Schedule(self.store.root, watch, ended, self._is_needed, build).run(studies)
         return self.write(self.tables)
 
     def write(self, tables: Sequence[PaperTable]) -> list[Assembled]:
@@ -82,6 +82,6 @@ class TableWork:
         write(self.folder, self.series, assembled, self.command)
         return assembled
 
-    def _needed(self, entry: TableStudy) -> bool:
+    def _is_needed(self, entry: TableStudy) -> bool:
         self.finished = ResultLookup(self.store)
         return any(self.finished.answer(row) is None for row in entry.rows)

@@ -126,7 +126,7 @@ class Forecast:
         """Return the reason why the run cannot fit, with a remedy; empty if it fits."""
         # stages that cannot use offload come first, because they decide whether the run is possible at all
         ordered = sorted(self.stages, key=lambda stage: stage.identity.kind in OFFLOADED)
-        return next((reason for stage in ordered if (reason := _refusal(self, stage))), "")
+        return next((reason for stage in ordered if (reason := _explain_refusal(self, stage))), "")
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -204,18 +204,18 @@ def require_room(estimate: Forecast | None, listener: Listener, anyway: bool) ->
         raise TooLarge(refusal)
 
 
-def _refusal(forecast: Forecast, stage: StageNeed) -> str:
+def _explain_refusal(forecast: Forecast, stage: StageNeed) -> str:
     """Return the reason why a stage does not fit with one sequence at a time; empty if it fits."""
-    for memory, needed, available in _shortages(forecast, stage.need):
+    for memory, needed, available in _find_shortages(forecast, stage.need):
         smallest = " with a single sequence at a time" if stage.need.setting else ""
         return (
             f"{stage.title} takes about {amount(needed)}{smallest}, more than the {amount(available)} of {memory}: "
-            f"{_remedy(forecast, stage)}, or start it with {ANYWAY}"
+            f"{_suggest_remedy(forecast, stage)}, or start it with {ANYWAY}"
         )
     return ""
 
 
-def _shortages(forecast: Forecast, need: MemoryNeed) -> Iterator[tuple[str, float, float]]:
+def _find_shortages(forecast: Forecast, need: MemoryNeed) -> Iterator[tuple[str, float, float]]:
     """Yield each memory that is too small for a stage with one sequence: its name, needed and available bytes."""
     capacity, on_host = forecast.capacity, forecast.on_host(need, 1)
     limits = [("this machine’s memory", on_host, capacity.host, 0.0 if forecast.case.gpu else need.weights)]
@@ -226,7 +226,7 @@ def _shortages(forecast: Forecast, need: MemoryNeed) -> Iterator[tuple[str, floa
             yield memory, needed, available
 
 
-def _remedy(forecast: Forecast, stage: StageNeed) -> str:
+def _suggest_remedy(forecast: Forecast, stage: StageNeed) -> str:
     case, changes = forecast.case, dict[str, dict[str, Any]]()
     if forecast.precision == "float32":
         changes["set dtype bfloat16"] = {"dtype": "bfloat16"}
@@ -239,7 +239,7 @@ def _remedy(forecast: Forecast, stage: StageNeed) -> str:
     for remedy, settings in changes.items():
         width = WIDTHS[settings.get("dtype", forecast.precision)]
         need = memory_need(stage.identity, replace(case, study=case.study.with_settings(settings), width=width))
-        if need is not None and not any(_shortages(forecast, need)):
+        if need is not None and not any(_find_shortages(forecast, need)):
             return remedy
     if stage.identity.kind == "checkpoint":
         return "stop before it with --until perplexity"

@@ -122,7 +122,7 @@ def memory_need(stage: StageId, case: Case) -> MemoryNeed | None:
     return None if formula is None else formula(stage, case)
 
 
-def _calibration_passes(
+def _estimate_passes(
     case: Case, *, per_sequence: float = 0.0, host: float = 0.0, fixed: float = 0.0, after: float = 0.0
 ) -> MemoryNeed:
     """Estimate passes over calibration texts: the activations of a layer plus the additional memory of a stage."""
@@ -131,13 +131,13 @@ def _calibration_passes(
     return MemoryNeed(case.weights, fixed, per_sequence, after, host, calibration.batch, "calibration.batch")
 
 
-def _statistics(_: StageId, case: Case) -> MemoryNeed:
+def _estimate_statistics(_: StageId, case: Case) -> MemoryNeed:
     """Estimate the pass for moments and strongest positions; without moments this is an upper bound."""
     calibration, units, shape = case.study.calibration, case.model.units, case.model.shape
     # strongest activations are stored as value, position and sequence; shards that a batch updates are held twice
     strongest = 12.0 * calibration.positions * shape.layers * shape.neurons
     activations = min(_WIDENED_ACTIVATIONS[case.gpu], calibration.batch * calibration.length * shape.neurons)
-    return _calibration_passes(
+    return _estimate_passes(
         case,
         per_sequence=8.0 * (units + shape.layers * shape.neurons),
         host=strongest + 3 * calibration.shards * units * _STATISTIC_BYTES,
@@ -145,25 +145,25 @@ def _statistics(_: StageId, case: Case) -> MemoryNeed:
     )
 
 
-def _contexts(_: StageId, case: Case) -> MemoryNeed:
+def _estimate_contexts(_: StageId, case: Case) -> MemoryNeed:
     calibration, contexts, shape = case.study.calibration, case.study.contexts, case.model.shape
     tokens = min(contexts.tokens + calibration.length, calibration.samples * calibration.length)
     # a layer's inputs in float32, about their mean, and their images in the space of the components
     after = 2.0 * 4 * tokens * (shape.hidden + KRYLOV * contexts.dimensions / 2)
-    return _calibration_passes(case, host=float(shape.layers * tokens * shape.hidden * case.width), after=after)
+    return _estimate_passes(case, host=float(shape.layers * tokens * shape.hidden * case.width), after=after)
 
 
-def _context_statistics(stage: StageId, case: Case) -> MemoryNeed:
+def _estimate_context_statistics(stage: StageId, case: Case) -> MemoryNeed:
     calibration, shape, count = case.study.calibration, case.model.shape, case.study.contexts.count
     moments, groups = 2.0 * calibration.shards, shape.layers * count * shape.neurons * _STATISTIC_BYTES
     per_sequence, fixed = 4.0 * shape.layers * 2 * count * calibration.length, groups * (moments + 6)
     if "forward" not in stage.variant:
         per_sequence += case.backward(calibration.length)
         fixed += case.logits(_LOGITS, 3)
-    return _calibration_passes(case, per_sequence=per_sequence, host=groups * (moments + 1), fixed=fixed)
+    return _estimate_passes(case, per_sequence=per_sequence, host=groups * (moments + 1), fixed=fixed)
 
 
-def _scores(stage: StageId, case: Case) -> MemoryNeed | None:
+def _estimate_scores(stage: StageId, case: Case) -> MemoryNeed | None:
     """Estimate scores; only those of LLM-Pruner run the model, with one batch and one matrix's gradient at a time."""
     if stage.metric != "llm_pruner":
         return None
@@ -174,25 +174,25 @@ def _scores(stage: StageId, case: Case) -> MemoryNeed | None:
     return MemoryNeed(case.weights, fixed=gradient + activations + case.logits(_LOGITS, 3))
 
 
-def _masks(stage: StageId, case: Case) -> MemoryNeed | None:
+def _estimate_masks(stage: StageId, case: Case) -> MemoryNeed | None:
     """Estimate masks; only layer-by-layer methods and plug-ins run the model."""
     method, stream = of_masks(stage.method), case.stream(case.study.calibration.samples)
     if method.foreign:
         return MemoryNeed(case.weights)
     if method.decision == "sequential":
-        return _calibration_passes(case, host=2 * stream, fixed=8.0 * _WIDENED_ACTIVATIONS[case.gpu])
-    return _least_squares(case, stream, 1.0) if method.layered else None
+        return _estimate_passes(case, host=2 * stream, fixed=8.0 * _WIDENED_ACTIVATIONS[case.gpu])
+    return _estimate_least_squares(case, stream, 1.0) if method.layered else None
 
 
-def _repair_fit(stage: StageId, case: Case) -> MemoryNeed:
+def _estimate_repair_fit(stage: StageId, case: Case) -> MemoryNeed:
     study, shape = case.study, case.model.shape
     settings = fit_settings(study, of_masks(stage.method), ":".join(stage.variant))
     # the hidden states of the dense and the pruned model, and the output of one layer's attention
     streams = 3 * case.stream(len(settings.roles) * study.calibration.samples)
-    return _least_squares(case, streams, study.retention, study.retention * shape.decoder_weights * case.width)
+    return _estimate_least_squares(case, streams, study.retention, study.retention * shape.decoder_weights * case.width)
 
 
-def _least_squares(case: Case, streams: float, share: float, weights: float = 0.0) -> MemoryNeed:
+def _estimate_least_squares(case: Case, streams: float, share: float, weights: float = 0.0) -> MemoryNeed:
     """Estimate least squares on a share of a layer's inputs, with `streams` copies of all hidden states."""
     hidden, inputs = case.model.shape.hidden, share * max(case.model.shape.neurons, case.model.channels)
     # moments of the inputs in float64, then a damped copy, its inverse and the weights
@@ -201,7 +201,7 @@ def _least_squares(case: Case, streams: float, share: float, weights: float = 0.
     inverse = (3 if case.gpu else 2) * moments - product + 2 * _STATISTIC_BYTES * inputs * hidden
     # a repair has three cross moments with the dense hidden states
     crossed = 3 * _STATISTIC_BYTES * inputs * hidden if weights else 0.0
-    return _calibration_passes(
+    return _estimate_passes(
         case,
         per_sequence=4.0 * case.study.calibration.length * (inputs + (2 * hidden if weights else 0)),
         host=(streams if case.gpu else 0.0) + 2 * weights,
@@ -210,7 +210,7 @@ def _least_squares(case: Case, streams: float, share: float, weights: float = 0.
     )
 
 
-def _learning(stage: StageId, case: Case) -> MemoryNeed:
+def _estimate_learning(stage: StageId, case: Case) -> MemoryNeed:
     """Estimate learning: learned numbers, logits, stored activations and the dense model's states.
 
     Thresholds, gates and scales are learned in the dense model. Scales of given masks and LoRA factors are learned in a
@@ -224,7 +224,7 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
     is_pruned, is_recovery = stage.kind in ("scales", "recovered"), stage.kind == "recovered"
     if is_recovery:
         name, batch, sequences = "recovery", study.recovery.batch, len(study.recovery.roles) * samples
-        trained, adapters = _low_rank(case)
+        trained, adapters = _count_lora_factors(case)
     elif is_pruned or (stage.method and METHODS[stage.method].scaled):
         name, batch = "scales", study.scales.batch
         sequences = len(study.scales.roles) * min(study.scales.samples, samples)
@@ -243,7 +243,7 @@ def _learning(stage: StageId, case: Case) -> MemoryNeed:
     )
 
 
-def _low_rank(case: Case) -> tuple[float, float]:
+def _count_lora_factors(case: Case) -> tuple[float, float]:
     """Return the number of all LoRA factors, and the bytes per token that they add to the activations."""
     study, model, shape, settings = case.study, case.model, case.model.shape, case.study.recovery
     # inputs and outputs of the trained linear maps of a layer, among its seven
@@ -255,7 +255,7 @@ def _low_rank(case: Case) -> tuple[float, float]:
     return shape.layers * settings.rank * (inputs + outputs), shape.layers * copies
 
 
-def _evaluation(stage: StageId, case: Case) -> MemoryNeed:
+def _estimate_evaluation(stage: StageId, case: Case) -> MemoryNeed:
     """Estimate an evaluation: a pruned model and the dense model, their activations and a block of logits."""
     model, evaluation, length = case.model, case.study.evaluation, case.study.evaluation.length
     answers = after = 0.0
@@ -273,7 +273,7 @@ def _evaluation(stage: StageId, case: Case) -> MemoryNeed:
     return MemoryNeed(weights, 0.0, per_sequence, after, batch=evaluation.batch, setting="evaluation.batch")
 
 
-def _speed(_: StageId, case: Case) -> MemoryNeed:
+def _estimate_speed(_: StageId, case: Case) -> MemoryNeed:
     """Estimate a speed measurement: two models at a time, each with its key/value cache."""
     preset, model = case.study.evaluation.speed, case.model
     batch, tokens = SPEED_TOKENS[("gpu" if case.gpu else "cpu") if preset == "auto" else preset]
@@ -285,7 +285,7 @@ def _speed(_: StageId, case: Case) -> MemoryNeed:
     return MemoryNeed(weights, cache * caches + case.forward(tokens) * batch)
 
 
-def _weights(stage: StageId, case: Case) -> MemoryNeed:
+def _estimate_weights(stage: StageId, case: Case) -> MemoryNeed:
     """Estimate work on weights alone: the model in host memory, or the comparison of one layer's neurons."""
     model, shape = case.model, case.model.shape
     if stage.kind in ("clusters", "partition"):
@@ -296,7 +296,7 @@ def _weights(stage: StageId, case: Case) -> MemoryNeed:
     return MemoryNeed(case.weights, host=copies + (case.weights if case.gpu else 0.0))
 
 
-def _checkpoint(stage: StageId, case: Case) -> MemoryNeed:
+def _estimate_export(stage: StageId, case: Case) -> MemoryNeed:
     """Estimate an export: the pruned model and its copy, which is in host memory if the device is a GPU."""
     pruned = case.pruned("gprune")
     copy = pruned + case.model.outer_weights * case.width
@@ -309,16 +309,16 @@ _LOADED = ("sampled", "norms", "size", "shape", "weighed")
 OFFLOADED = ("statistics", "positions", "contexts", "clusters", "partition", *_LOADED)
 """kinds of stage that can run with offload, when the model is larger than memory"""
 _FORMULAS: dict[str, Callable[[StageId, Case], MemoryNeed | None]] = {
-    **dict.fromkeys(("clusters", "partition", *_LOADED), _weights),
-    **dict.fromkeys(("statistics", "positions"), _statistics),
-    "contexts": _contexts,
-    "context_statistics": _context_statistics,
-    "scores": _scores,
-    "masks": _masks,
-    "repaired": _repair_fit,
-    **dict.fromkeys(("learning", "gates", "scales", "recovered"), _learning),
-    **dict.fromkeys(("candidate", "perplexity", "recovered_perplexity", "accuracy", "answers"), _evaluation),
-    "speed": _speed,
-    "checkpoint": _checkpoint,
+    **dict.fromkeys(("clusters", "partition", *_LOADED), _estimate_weights),
+    **dict.fromkeys(("statistics", "positions"), _estimate_statistics),
+    "contexts": _estimate_contexts,
+    "context_statistics": _estimate_context_statistics,
+    "scores": _estimate_scores,
+    "masks": _estimate_masks,
+    "repaired": _estimate_repair_fit,
+    **dict.fromkeys(("learning", "gates", "scales", "recovered"), _estimate_learning),
+    **dict.fromkeys(("candidate", "perplexity", "recovered_perplexity", "accuracy", "answers"), _estimate_evaluation),
+    "speed": _estimate_speed,
+    "checkpoint": _estimate_export,
 }
 """formulas by kind of stage"""

@@ -143,7 +143,7 @@ class Run:
     @property
     def results(self) -> Results:
         """Return the results of the study, including those that other runs computed."""
-        return Results(_store(self.root), self.graph)
+        return Results(_open_store(self.root), self.graph)
 
     def has(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> bool:
         """Return True if a result exists: `run.has(stages.scores, "primary")`."""
@@ -223,7 +223,7 @@ def root() -> str:
 
 
 @lru_cache(maxsize=16)
-def _store(root: str) -> Store:
+def _open_store(root: str) -> Store:
     # cached, because a page asks about a hundred times and resolving a path reads all its parent folders
     return Store(Path(root))
 
@@ -235,13 +235,13 @@ def record(root: str, stage: str, key: str, kind: str) -> Any:
     check, access to a memory map of a truncated file would crash the whole app. Raises StoreError if the result is
     absent or damaged.
     """
-    return _record(root, stage, key, kind, _store(root).stamp(stage, key))
+    return _load_record(root, stage, key, kind, _open_store(root).stamp(stage, key))
 
 
 # room for four large runs, each with 233 records
 @lru_cache(maxsize=1024)
-def _record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
-    return _store(root).get(stage, key, _RECORDS[kind])
+def _load_record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
+    return _open_store(root).get(stage, key, _RECORDS[kind])
 
 
 @lru_cache(maxsize=1024)

@@ -93,9 +93,9 @@ def _declare_ranking(graph: Graph, method: Method) -> Declared:
         from gprune.pruning.allocation.alignment import margin
 
         # `parts` are the scores on each text; for a pooled method, the inputs from which they are computed
-        by_text = [_pooled_scores(work.study, method.metric, parts)] if method.scoring == "pooled" else parts
+        by_text = [_pool_scores(work.study, method.metric, parts)] if method.scoring == "pooled" else parts
         combined = _combine_texts(method, by_text, shape)
-        target, equal = work.study.retention, _equal_counts(work.study, shape)
+        target, equal = work.study.retention, _find_equal_counts(work.study, shape)
         if attention is not None:
             masks = uniform.allocate_with_fixed_groups(combined, shape, target, attention.heads, equal)
         elif method.decision == "flap" and equal is None:
@@ -115,7 +115,7 @@ def _combine_texts(method: Method, scores: list[UnitScores], shape: ModelShape) 
     return scores[0] if len(scores) == 1 else combine_scores(method.scoring, scores[0], scores[1], shape)
 
 
-def _pooled_scores(study: Study, metric: str, needs_by_text: list[Any]) -> UnitScores:
+def _pool_scores(study: Study, metric: str, needs_by_text: list[Any]) -> UnitScores:
     """Return scores from the pooled statistics of both texts."""
     from gprune.pruning.scoring import score
 
@@ -138,7 +138,7 @@ def _declare_sequential(graph: Graph, _: Method) -> Declared:
             return pair
 
         retention, batch = work.study.retention, work.study.calibration.batch
-        choose = uniform.layer_decision(layer_score, shape, retention, _equal_counts(work.study, shape))
+        choose = uniform.layer_decision(layer_score, shape, retention, _find_equal_counts(work.study, shape))
         units = sequential.prune_layerwise(work.decoder, tokens, batch, choose, work.progress)
         return uniform.build_masks(shape, *units, retention), margin(ffn_scores, units[0])
 
@@ -164,14 +164,14 @@ def _decide_fang(
     together = measured[0] if len(measured) == 1 else records.pool_contexts(measured[0], measured[1])
     if pooled:
         groups = functional_groups(together.affinity, study.baselines.fang_grouping)
-        measured, heads = [together], [_pooled_scores(study, "flap", heads)]
+        measured, heads = [together], [_pool_scores(study, "flap", heads)]
     count = contexts.centroids.shape[1]
     profile = np.broadcast_to(group_profile(count), (len(groups.labels), count + 1, count))
     scores_by_text = [
         twflap.score(statistics, contexts, norms, groups.labels, profile, head, study.contexts)
         for statistics, head in zip(measured, heads, strict=True)
     ]
-    combined, equal = _combine_texts(method, scores_by_text, shape), _equal_counts(study, shape)
+    combined, equal = _combine_texts(method, scores_by_text, shape), _find_equal_counts(study, shape)
     masks = fang.allocate(combined, groups, together.layer_change, shape, study.retention, equal)
     # the shared group is always kept
     stays = groups.labels == groups.labels.max()
@@ -248,12 +248,12 @@ def _declare_llm_pruner(graph: Graph, _: Method) -> Declared:
         from gprune.pruning.allocation import llm_pruner
 
         masks = llm_pruner.allocate(scores, shape, work.study.retention)
-        return masks, _margins(scores.ffn, masks.ffn)
+        return masks, _compute_margins(scores.ffn, masks.ffn)
 
     return {"scores": taylor(graph)}, decide
 
 
-def _margins(scores: Array, mask: Array) -> Array:
+def _compute_margins(scores: Array, mask: Array) -> Array:
     """Return (layers, neurons) margins from scores and mask, infinite in layers that are not pruned."""
     from gprune.pruning.allocation.alignment import margin
 
@@ -261,7 +261,7 @@ def _margins(scores: Array, mask: Array) -> Array:
     return np.where(stays, np.inf, margin(scores, mask))
 
 
-def _equal_counts(study: Study, shape: ModelShape) -> Counts | None:
+def _find_equal_counts(study: Study, shape: ModelShape) -> Counts | None:
     if not study.sparsity.equal:
         return None
     return budget.equal_counts(shape, study.retention, study.sparsity.alignment)
@@ -278,13 +278,13 @@ def _declare_removal(graph: Graph, method: Method) -> Declared:
         assert method.fit is not None
         study, batch = work.study, work.study.calibration.batch
         if method.decision == "osscar":
-            choose = osscar.osscar_decision(shape, study.retention, _equal_counts(study, shape))
+            choose = osscar.osscar_decision(shape, study.retention, _find_equal_counts(study, shape))
         else:
             change = slimllm.layer_cosines(work.decoder, tokens, batch, work.progress)
             choose = slimllm.slimllm_decision(work.decoder, study.retention, change)
         walked = remove_layerwise(work.decoder, tokens, batch, choose, method.fit, work.progress)
         masks = uniform.build_masks(shape, walked.ffn, walked.heads, study.retention)
-        return masks, _margins(walked.order, walked.ffn)
+        return masks, _compute_margins(walked.order, walked.ffn)
 
     return {"tokens": tokens(graph)}, decide
 

@@ -32,7 +32,7 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
 
     def make(work: RunContext, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
-        windows = corpus_relation.cut(_token_stream(work, text, sampled), evaluation.length, evaluation.windows)
+        windows = corpus_relation.cut(_read_token_stream(work, text, sampled), evaluation.length, evaluation.windows)
         return corpus_relation.measure_overlap(text, windows, calibration, len(work.tokenizer))
 
     # a check text counts as a calibration text, because the repair was chosen on it
@@ -42,7 +42,7 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
         StageId("overlap", item=index),
         f"overlap of text {index + 1} with A and B",
         make,
-        needs={"calibration": calibration, **_sampled_text(graph, text)},
+        needs={"calibration": calibration, **_sampled_text_needs(graph, text)},
         reads={"text": graph.inputs.evaluation[text]} | graph.tokenizer,
         settings={"length": evaluation.length, "windows": evaluation.windows},
     )
@@ -51,16 +51,16 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
 @once
 def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Declare the perplexity of a method on an evaluation text of the study."""
-    return _perplexity_stage(graph, "perplexity", method, text, model_inputs(graph, method))
+    return _declare_perplexity(graph, "perplexity", method, text, model_inputs(graph, method))
 
 
 @once
 def recovered_perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Declare the perplexity of a method after recovery, whose key differs from that of the perplexity before it."""
-    return _perplexity_stage(graph, "recovered_perplexity", method, text, recovered_from(graph, method))
+    return _declare_perplexity(graph, "recovered_perplexity", method, text, recovered_from(graph, method))
 
 
-def _perplexity_stage(graph: Graph, kind: str, method: str, text: str, needs: Mapping[str, Any]) -> Stage[Perplexity]:
+def _declare_perplexity(graph: Graph, kind: str, method: str, text: str, needs: Mapping[str, Any]) -> Stage[Perplexity]:
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
     name, suffix = (method, "") if kind == "perplexity" else (f"{method}_recovered", " after recovery")
 
@@ -69,23 +69,23 @@ def _perplexity_stage(graph: Graph, kind: str, method: str, text: str, needs: Ma
 
         # build the model first, so that a method that fails does not wait for a text
         model = work.cut(name, pruned_model(graph, method, **parts))
-        return measurement.perplexity(model, _token_stream(work, text, sampled), text, evaluation, work.progress)
+        return measurement.perplexity(model, _read_token_stream(work, text, sampled), text, evaluation, work.progress)
 
     return graph.stage(
         StageId(kind, method=method, item=index),
         f"perplexity of {METHODS[method].label}{suffix}, text {index + 1}",
         make,
-        needs={**needs, **_sampled_text(graph, text)},
+        needs={**needs, **_sampled_text_needs(graph, text)},
         reads=graph.model | {"text": graph.inputs.evaluation[text]} | graph.tokenizer,
         settings={"preset": evaluation.preset, "windows": evaluation.windows},
     )
 
 
-def _sampled_text(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:
+def _sampled_text_needs(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:
     return {"sampled": sampled_text(graph, text)} if texts.is_sampled(text) else {}
 
 
-def _token_stream(work: RunContext, text: str, sampled: SampledText | None) -> Array:
+def _read_token_stream(work: RunContext, text: str, sampled: SampledText | None) -> Array:
     return work.stream(text) if sampled is None else sampled.ids.ravel()
 
 
@@ -140,7 +140,7 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
         work.keep(questions(graph, task).key, answered.questions)
         return answered.accuracy
 
-    return _question_stage(graph, "accuracy", method, task, make)
+    return _declare_question_stage(graph, "accuracy", method, task, make)
 
 
 @once
@@ -150,10 +150,10 @@ def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
     def make(work: RunContext, **parts: Any) -> Answers:
         return _answer_task(graph, work, method, task, parts).answers
 
-    return _question_stage(graph, "answers", method, task, make)
+    return _declare_question_stage(graph, "answers", method, task, make)
 
 
-def _question_stage(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage[Any]:
+def _declare_question_stage(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage[Any]:
     index = graph.study.evaluation.tasks.index(task)
     return graph.stage(
         StageId(kind, method=method, item=index),
@@ -161,7 +161,7 @@ def _question_stage(graph: Graph, kind: str, method: str, task: str, make: Any) 
         make,
         needs=model_inputs(graph, method),
         reads=graph.model | {"task": graph.inputs.tasks[task]} | graph.tokenizer,
-        settings=_protocol(graph),
+        settings=_task_protocol(graph),
     )
 
 
@@ -193,11 +193,11 @@ def questions(graph: Graph, task: str) -> Stage[Questions]:
         f"questions of task {index + 1}",
         make,
         reads={"task": graph.inputs.tasks[task]},
-        settings=_protocol(graph),
+        settings=_task_protocol(graph),
     )
 
 
-def _protocol(graph: Graph) -> dict[str, Any]:
+def _task_protocol(graph: Graph) -> dict[str, Any]:
     evaluation = graph.study.evaluation
     examples = {} if evaluation.few_shot is None else {"few_shot": evaluation.few_shot}
     return {"limit": evaluation.limit, "scoring": graph.inputs.scoring} | examples

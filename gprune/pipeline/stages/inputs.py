@@ -170,7 +170,7 @@ def read_inputs(
     folder = require_prunable(study, identity.locate(study.model, download=download))
     if study.offload:
         identity.require_offloadable(folder)
-    texts, memory, cache = roles(study), *_folders(store)
+    texts, memory, cache = roles(study), *_cache_folders(store)
     _require_independent_choice(study)
     if download:
         for role, text in texts.items():
@@ -198,7 +198,7 @@ def read_inputs(
     )
 
 
-def _folders(store: Store | None) -> tuple[Path | None, Path | None]:
+def _cache_folders(store: Store | None) -> tuple[Path | None, Path | None]:
     """Return the folders of digests and of texts."""
     return (store.digests, store.texts) if store else (None, None)
 
@@ -240,7 +240,7 @@ def content_of(study: Study, model: str, precision: str, text: str, role: str, *
     `read_inputs`. Raises CorpusError if the text cannot be read.
     """
     used: Literal["calibration", "evaluation"] = "evaluation" if role == "evaluation" else "calibration"
-    memory, cache = _folders(store)
+    memory, cache = _cache_folders(store)
     digest = corpora.fingerprint(text, used, memory, tokens_read(study, role), cache)
     if not corpora.is_sampled(text):
         return digest
@@ -293,7 +293,7 @@ def require_tasks(study: Study) -> None:
 
     Nothing is downloaded and no row is read.
     """
-    require_all(_unavailable(study))
+    require_all(_find_unavailable_tasks(study))
 
 
 def require_all(missing: dict[str, str]) -> None:
@@ -304,10 +304,10 @@ def require_all(missing: dict[str, str]) -> None:
 
 def require_task_names(study: Study) -> None:
     """Raise SettingsError if a task is unknown to lm-eval, executes generated code, or its folder is missing."""
-    _unavailable(study)
+    _find_unavailable_tasks(study)
 
 
-def _unavailable(study: Study) -> dict[str, str]:
+def _find_unavailable_tasks(study: Study) -> dict[str, str]:
     """Return the reason for each task whose data is unavailable. Raises SettingsError if a task cannot be run."""
     from gprune.evaluation import tasks
 

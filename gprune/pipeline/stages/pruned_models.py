@@ -168,7 +168,7 @@ def model_inputs(graph: Graph, method: str) -> dict[str, Any]:
     versions = {repair.name: repair.version for repair in pruning.repairs(graph, method) if repair.version}
     # the version is part of the key, because a repair without needs would not change it
     needs = {"masks": graph.part(mask_stage, {"repairs": versions}, {"masks": mask_stage}) if versions else mask_stage}
-    return needs | _repair_inputs(graph, method, mask_stage)
+    return needs | _collect_repair_inputs(graph, method, mask_stage)
 
 
 def scales(graph: Graph, method: str) -> Stage[records.LearnedScales]:
@@ -179,7 +179,7 @@ def scales(graph: Graph, method: str) -> Stage[records.LearnedScales]:
     return stage
 
 
-def _repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dict[str, Any]:
+def _collect_repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dict[str, Any]:
     """Return the inputs of a method's repairs by parameter; learned scales follow the other repairs."""
     entry, sequence = graph.methods[method], pruning.repairs(graph, method)
     if sequence == (AUTO,):

@@ -22,7 +22,7 @@ OF_A_TEXT: dict[str, Callable[[Graph, str], Stage[Any]]] = {"statistics": statis
 """results of a calibration text that a repair can need, by kind"""
 
 
-def _learning_identity(kind: str, method: str, usual: str) -> StageId:
+def _identify_learning(kind: str, method: str, usual: str) -> StageId:
     return StageId(kind, method="" if method == usual else method)
 
 
@@ -45,7 +45,7 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
     excluded = (COMPENSATION, "attention", "alignment", "widths")
     settings = settings_of(study.sparsity, without=excluded) | study.sparsity.shaped
     return graph.stage(
-        _learning_identity("learning", method, "gprune"),
+        _identify_learning("learning", method, "gprune"),
         f"learning the sparsity ({definition.label})",
         make,
         needs={
@@ -91,7 +91,7 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
         settings = settings_of(study.gates) | {name: getattr(study.sparsity, name) for name in shared}
         settings |= {"epochs": epochs}
     return graph.stage(
-        _learning_identity("gates", method, "gates"),
+        _identify_learning("gates", method, "gates"),
         f"learning the gates ({definition.label})",
         make_scaled if definition.scaled else make,
         needs=needs,
@@ -144,7 +144,7 @@ def repaired_weights(graph: Graph, masks_name: str, repair_spec: str = "") -> St
     """
     study, method = graph.study, of_masks(masks_name, graph.methods)
     if TRIED_SCALED in repair_spec:
-        return _scaled_repair(graph, method, masks_name, repair_spec)
+        return _declare_scaled_repair(graph, method, masks_name, repair_spec)
     settings, label = fit_settings(study, method, repair_spec), method.label
     if repair_spec:
         letters = join_words([graph.letters[role] for role in settings.roles])
@@ -170,7 +170,7 @@ def repaired_weights(graph: Graph, masks_name: str, repair_spec: str = "") -> St
     )
 
 
-def _scaled_repair(graph: Graph, method: Method, masks_name: str, repair_spec: str) -> Stage[RepairedWeights]:
+def _declare_scaled_repair(graph: Graph, method: Method, masks_name: str, repair_spec: str) -> Stage[RepairedWeights]:
     """Declare the weights of a candidate repair that are fitted and then scaled, as one record."""
     variant, earlier_repairs = tuple(repair_spec.split(":")), (REPAIRS["least_squares"],)
     needs: dict[str, Any] = {

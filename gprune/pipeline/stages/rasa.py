@@ -76,7 +76,7 @@ def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
     ) -> ModuleStatistics:
         settings = work.study.reliability
         makes = zip(PAIR, scorers(work.study, scorings, parts), strict=True)
-        splits = [_split_scores(work, text, make_scores) for text, make_scores in makes]
+        splits = [_score_splits(work, text, make_scores) for text, make_scores in makes]
         return module_statistics(both[0], both[1], partition, splits[0], splits[1], settings)
 
     return graph.stage(
@@ -88,7 +88,7 @@ def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
     )
 
 
-def _split_scores(work: RunContext, text: str, scorer: Scorer) -> Iterator[tuple[Array, Array]]:
+def _score_splits(work: RunContext, text: str, scorer: Scorer) -> Iterator[tuple[Array, Array]]:
     """Yield scores of one balanced split at a time, because all of them would take gigabytes at 7B."""
     splits = balanced_splits(work.study.calibration.shards)
     for index, (first_half, second_half) in enumerate(splits):

@@ -56,10 +56,10 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     if prunes:
         texts = study.evaluation.texts if measures else ()
         goals += [size(graph), *(measure.overlap(graph, text) for text in texts)]
-        by_method = [_method_stages(graph, name, texts) for name in study.methods]
+        by_method = [_list_method_stages(graph, name, texts) for name in study.methods]
         goals += itertools.chain.from_iterable(sorted(by_method, key=lambda stages: len(order(stages))))
     if measures:
-        goals += _measurements(graph)
+        goals += _list_measurements(graph)
     if until == "all":
         exported = [name for name in WRITTEN if name in study.methods]
         forms = (False, True)[: 1 + recovers(study)]
@@ -69,12 +69,12 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     return goals
 
 
-def _method_stages(graph: Graph, name: str, texts: Sequence[str]) -> list[Stage[Any]]:
+def _list_method_stages(graph: Graph, name: str, texts: Sequence[str]) -> list[Stage[Any]]:
     masked = [masks(graph, METHODS[name].masks)] if METHODS[name].decision != "none" else []
     return [*masked, *(measure.perplexity(graph, name, text) for text in texts)]
 
 
-def _pruning_methods(study: Study) -> list[str]:
+def _list_pruning_methods(study: Study) -> list[str]:
     return [name for name in study.methods if METHODS[name].decision != "none"]
 
 
@@ -83,13 +83,13 @@ def measurable(graph: Graph) -> list[str]:
     return [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
 
 
-def _measurements(graph: Graph) -> list[Stage[Any]]:
+def _list_measurements(graph: Graph) -> list[Stage[Any]]:
     study, texts = graph.study, graph.study.evaluation.texts
     measurements: list[Stage[Any]] = [
         measure.accuracy(graph, name, task) for name in study.methods for task in measurable(graph)
     ]
     measurements += [measure.speed(graph)] if study.evaluation.speed != "none" else []
-    trained = _pruning_methods(study) if recovers(study) else []
+    trained = _list_pruning_methods(study) if recovers(study) else []
     return measurements + [measure.recovered_perplexity(graph, name, text) for name in trained for text in texts]
 
 
@@ -311,12 +311,12 @@ def method_inputs(results: Results, method: str) -> MethodInputs | None:
         steps=sum(len(results.record(stage).steps) for stage in required if stage.kind in (*LEARNING, LEARNED)),
         attention=bool(fixed_attention(graph, settings)),
         repairs=applied_repairs(results, method),
-        repaired_on=tuple(graph.letters[role] for role in _repair_texts(results, method)),
+        repaired_on=tuple(graph.letters[role] for role in _list_repair_texts(results, method)),
         scaled_on=tuple(graph.letters[role] for role in graph.study.scales.roles),
     )
 
 
-def _repair_texts(results: Results, method: str) -> tuple[str, ...]:
+def _list_repair_texts(results: Results, method: str) -> tuple[str, ...]:
     """Return the roles of the texts of a method's repair, or of its chosen repair."""
     settings, selection = METHODS[method], find_choice(results, method)
     if selection is None:

@@ -27,7 +27,7 @@ def _letters(graph: Graph, pair: Pair) -> str:
     return " and ".join(graph.letters[text] for text in pair)
 
 
-def _other_texts(pair: Pair) -> tuple[str, ...]:
+def _unless_default(pair: Pair) -> tuple[str, ...]:
     return () if pair == PAIR else pair
 
 
@@ -93,7 +93,7 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
     if metric == "twflap":
         # scores under the modules of another pair of texts are a separate stage
         title += f" under the modules of {_letters(graph, pair)}" if pair != PAIR else ""
-        identity = StageId("scores", (text, *_other_texts(pair)))
+        identity = StageId("scores", (text, *_unless_default(pair)))
         return _twflap_scoring(graph, identity, title, pair, partition(graph, *pair))
     identity = StageId("scores", (text,), metric="" if is_study_metric else metric)
     if (plugin := _plugin_of(graph, metric)) is not None:
@@ -216,7 +216,7 @@ def drift(graph: Graph, first: str = "primary", second: str = "auxiliary", metri
     metric = "" if metric == graph.study.metric else metric
     description = f"rank drift of {METRICS[metric]}" if metric else "rank drift"
     scorings = [scoring(graph, text, metric, pair) for text in pair]
-    identity = StageId("drift", _other_texts(pair), metric=metric)
+    identity = StageId("drift", _unless_default(pair), metric=metric)
     return _drift_stage(graph, identity, f"{description} between {_letters(graph, pair)}", scorings)
 
 
@@ -283,13 +283,13 @@ def partition(
     """
     pair = (first, second)
     variant = calibration.seed_variant(other_seed) + ((kind,) if kind else ())
-    identity = StageId("partition", _other_texts(pair), variant=variant)
+    identity = StageId("partition", _unless_default(pair), variant=variant)
     needs: dict[str, Any] = {}
     if graph.study.modularization.direction == "auto" and not kind and identity != StageId("partition"):
         # the direction is decided once per metric (appendix), on the study's own pair
         needs["profile"] = partition(graph)
     if graph.study.metric == "twflap":
-        start = _first_partition(graph, pair, kind, other_seed)
+        start = _declare_first_partition(graph, pair, kind, other_seed)
         words = f"importance scores under {start.title}, on "
         scorings = [
             _twflap_scoring(graph, _first_identity(start, "scores", text), words + graph.letters[text], pair, start)
@@ -312,7 +312,7 @@ def _first_identity(start: Stage[Partition], kind: str, text: str = "") -> Stage
     return replace(start.id, kind=kind, texts=(text, *texts) if text else texts)
 
 
-def _first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> Stage[Partition]:
+def _declare_first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> Stage[Partition]:
     """Declare the modules from which token-weighted FLAP starts: by FLAP's ranks, without refinement."""
     needs = {
         "both": [scoring(graph, text, "flap").neurons(graph) for text in pair],
@@ -323,7 +323,7 @@ def _first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> S
     modules_kind = kind or graph.study.modularization.kind
     changes = {"kind": "random" if modules_kind == "random" else "initialization", "direction": "magnitude"}
     variant = ("first", *calibration.seed_variant(other_seed), *((kind,) if kind else ()))
-    identity = StageId("partition", _other_texts(pair), variant=variant)
+    identity = StageId("partition", _unless_default(pair), variant=variant)
     suffix = f", {kind}" if kind else ""
     title = f"the first modules of {_letters(graph, pair)}{calibration.seed_suffix(other_seed)}{suffix}"
     return _partition_stage(graph, identity, title, changes, other_seed, needs)
