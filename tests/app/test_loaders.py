@@ -84,7 +84,7 @@ def test_a_lost_result_is_named(tmp_path):
     run = the_run(tmp_path)
     shutil.rmtree(folder_of(tmp_path, name, stages.masks, "flap"))
     assert run.has(stages.masks, "flap")
-    with pytest.raises(StoreError, match="no whole result"):
+    with pytest.raises(StoreError, match="no complete result"):
         run.masks()
 
 
