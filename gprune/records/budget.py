@@ -43,9 +43,10 @@ def uniform_counts(
 ) -> tuple[int, float]:
     """Return the key/value groups and the unrounded neurons that every layer keeps at a retention of `target`.
 
-    The number of groups is the one nearest to `target` of them for which the neurons can fill the rest of the layer's
-    budget, between one and all neurons. If there is none, it is the number that misses this range by least.
-    `possible` restricts the numbers of groups; keeping all groups is always allowed.
+    The number of groups is the one nearest to the share `target` of all groups for which the neurons can fill the rest
+    of a layer's budget. These neurons must be between one and all neurons of the layer. If no number of groups allows
+    that, the one that misses this range by least is returned. `possible` restricts the numbers of groups; keeping all
+    groups is always allowed.
     """
     budget = target * shape.decoder_weights / shape.layers
 
