@@ -455,8 +455,8 @@ def agreement_finding(record: Agreement) -> str:
     if text_ari is None or seed_ari is None:
         return f"{agreement_title(record)}."
     gap = text_ari[0] - seed_ari
-    more = "about as much as" if abs(gap) < ALIKE else "more than" if gap < 0 else "less than"
-    return f"Changing the calibration text changes the modules {more} changing the seed. {agreement_title(record)}."
+    relation = "about as much as" if abs(gap) < ALIKE else "more than" if gap < 0 else "less than"
+    return f"Changing the calibration text changes the modules {relation} changing the seed. {agreement_title(record)}."
 
 
 def adaptation_finding(counts: Counts) -> str:

@@ -70,8 +70,8 @@ def check_metric(metric: Metric) -> None:
     """Check the scores of a metric as a run uses them.
 
     The checks cover shapes, finite scores from 0, repeated calls, reordered neurons and key/value groups,
-    grouped-query attention, odd widths, the largest and smallest values of float16, channels that are always zero, and a
-    single token.
+    grouped-query attention, odd widths, the largest and smallest values of float16, channels that are always zero,
+    and a single token.
 
     Args:
         metric: the object that the entry point names.

@@ -168,22 +168,22 @@ def _aligned_widths(counts: Array, sums: Array, neurons_left: float, alignment: 
     each layer's neurons in the order of keeping.
     """
     full, layers = sums.shape[1] - 1, np.arange(len(counts))
-    least = min(alignment, full)
-    widths = np.where(counts == full, full, np.maximum(counts // alignment * alignment, least))
+    minimum = min(alignment, full)
+    widths = np.where(counts == full, full, np.maximum(counts // alignment * alignment, minimum))
     while True:
         missing = neurons_left - widths.sum()
         if missing > 0:
-            other = np.minimum((widths // alignment + 1) * alignment, full)
+            next_widths = np.minimum((widths // alignment + 1) * alignment, full)
         else:
-            other = np.maximum((widths - 1) // alignment * alignment, least)
-        size = np.abs(other - widths)
+            next_widths = np.maximum((widths - 1) // alignment * alignment, minimum)
+        size = np.abs(next_widths - widths)
         # halves round up; every other step brings the sum nearer, so the loop ends
         nearer = (size > 0) & (size <= 2 * missing if missing > 0 else size < -2 * missing)
         if not nearer.any():
             return widths
-        mean = (sums[layers, other] - sums[layers, widths]) / np.where(nearer, other - widths, 1)
+        mean = (sums[layers, next_widths] - sums[layers, widths]) / np.where(nearer, next_widths - widths, 1)
         chosen = np.where(nearer, mean if missing > 0 else -mean, -np.inf).argmax()
-        widths[chosen] = other[chosen]
+        widths[chosen] = next_widths[chosen]
 
 
 def _replace_infinite(margin: Array) -> Array:

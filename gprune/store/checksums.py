@@ -77,25 +77,25 @@ def remember(path: Path, stamp: Stamp, digest: str, salt: bytes = b"") -> None:
         _remembered[str(path), salt] = stamp, digest
 
 
-def of_files(paths: Sequence[Path], memory: Path | None = None, salt: bytes = b"") -> list[str]:
+def of_files(paths: Sequence[Path], digest_folder: Path | None = None, salt: bytes = b"") -> list[str]:
     """Return the SHA-256 of some files, in order.
 
-    `memory` is a folder that stores the digests of large files for other processes; `salt` is hashed before the
+    `digest_folder` is a folder that stores the digests of large files for other processes; `salt` is hashed before the
     content. Raises OSError if a file cannot be read.
     """
     if sum(path.stat().st_size >= _LARGE for path in paths) < 2:
-        return [_digest_large_file(path, memory, salt) for path in paths]
+        return [_digest_large_file(path, digest_folder, salt) for path in paths]
     with ThreadPoolExecutor(min(len(paths), machine.cores())) as pool:
-        return list(pool.map(lambda path: _digest_large_file(path, memory, salt), paths))
+        return list(pool.map(lambda path: _digest_large_file(path, digest_folder, salt), paths))
 
 
-def _digest_large_file(path: Path, memory: Path | None, salt: bytes) -> str:
+def _digest_large_file(path: Path, digest_folder: Path | None, salt: bytes) -> str:
     path = path.resolve()
     status = stamp(path)
     digest = remembered_checksum(path, status, salt)
-    if digest is not None or memory is None or status[0] < _LARGE:
+    if digest is not None or digest_folder is None or status[0] < _LARGE:
         return digest or of_file(path, salt)
-    record = memory / f"{hashlib.sha256(os.fsencode(path) + bytes(1) + salt).hexdigest()[:32]}.json"
+    record = digest_folder / f"{hashlib.sha256(os.fsencode(path) + bytes(1) + salt).hexdigest()[:32]}.json"
     digest = _read_digest(record, status)
     if digest is not None:
         remember(path, status, digest, salt)

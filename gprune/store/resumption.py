@@ -185,9 +185,7 @@ class Resumption:
     def refuse(self, fault: str) -> None:
         """Report that the checkpoint cannot be used; the next checkpoint replaces it."""
         why = safe_parsing.sentence(fault, 120)
-        self._progress(
-            0, 1, Notice(f"the state of an earlier process cannot be used ({why}): the stage starts at step 1")
-        )
+        self._progress(0, 1, Notice(f"the state of an earlier process cannot be used ({why}): restart at step 1"))
 
     def resume(self, state: State, spent: Spent) -> Notice:
         """Record that this process resumes from a checkpoint, and return a notice about it."""

@@ -91,9 +91,9 @@ class _AnySequence:
         return handler(source) | {"strict": False}
 
 
-def at_least(least: float, unit: str = "") -> Rule:
-    """Require a number of at least `least`."""
-    return Rule(f"at least {least} {unit}".rstrip(), lambda value: value >= least)
+def at_least(lower: float, unit: str = "") -> Rule:
+    """Require a number of at least `lower`."""
+    return Rule(f"at least {lower} {unit}".rstrip(), lambda value: value >= lower)
 
 
 def at_most(upper: float, unit: str = "") -> Rule:
@@ -106,9 +106,9 @@ def shorter(upper: int, noun: str = "text", unit: str = "characters") -> Rule:
     return Rule(f"{noun} of at most {upper} {unit}", lambda value: len(value) <= upper)
 
 
-def between(least: float, upper: float) -> Rule:
-    """Require a number in [least, most]."""
-    return Rule(f"{least} to {upper}", lambda value: least <= value <= upper)
+def between(lower: float, upper: float) -> Rule:
+    """Require a number in [lower, upper]."""
+    return Rule(f"{lower} to {upper}", lambda value: lower <= value <= upper)
 
 
 def one_of(choices: tuple[str, ...]) -> Rule:
@@ -200,8 +200,8 @@ def _build_error(refused: ValidationError, form: Any, error: type[GpruneError], 
     missing = [_join_field_path(entry["loc"], where) for entry in errors if entry["type"] == "missing"]
     faults = [f"{subject} lacks {', '.join(missing)}"] if missing else []
     faults += [_describe_fault(entry, subject, where, names) for entry in errors if entry["type"] != "missing"]
-    more = [f"{len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
-    sentence = error("; also: ".join(faults[:MOST_FAULTS] + more))
+    omitted = [f"{len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
+    sentence = error("; also: ".join(faults[:MOST_FAULTS] + omitted))
     sentence.faults = tuple(faults)
     return sentence
 

@@ -178,8 +178,8 @@ def speed_rows(series: Series) -> list[Row]:
         methods = tuple(dict.fromkeys(("dense", *names, "gprune")))
         study = series.study(metric=metric, methods=methods, changes={"evaluation.speed": series.scale.speed})
         for name in (*names, "gprune"):
-            where = {"retention": 1.0 if name == "dense" else study.retention}
-            row = series.row(name, first=where, metric=metric)
+            labels = {"retention": 1.0 if name == "dense" else study.retention}
+            row = series.row(name, first=labels, metric=metric)
             rows.append(replace(row, study=study, reads="speed"))
     return sorted(rows, key=lambda row: _ORDER.index(row.method_id))
 
