@@ -38,13 +38,13 @@ class AnswerCounts:
     """Counts of right and wrong answers of two models to the same questions."""
 
     both: int
-    """right by both"""
+    """questions that both models answer right"""
     lost: int
-    """right by the first, wrong by the second"""
+    """questions that only the first model answers right"""
     gained: int
-    """wrong by the first, right by the second"""
+    """questions that only the second model answers right"""
     neither: int
-    """wrong by both"""
+    """questions that both models answer wrong"""
 
     @property
     def questions(self) -> int:
@@ -101,16 +101,16 @@ def margin_shift(base: Choices, other: Choices) -> Array:
 
 
 def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
-    """Return the indices of questions that flip (LOST, GAINED or EITHER) by falling change of margin."""
+    """Return the indices of flipped questions (LOST, GAINED or EITHER), sorted by falling change of margin."""
     is_flipped = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]
     numbers = np.flatnonzero(is_flipped)
     return numbers[np.argsort(-np.abs(margin_shift(base, other)[numbers]), kind="stable")]
 
 
 def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.DataFrame:
-    """Return a table of the options of question `number` with one column of log-likelihoods per model.
+    """Return a table of the options of question `number`, with the log-likelihoods of each model in a column.
 
-    `rule` is ACC or ACC_NORM. Rows also have the letter of the option and whether it is right.
+    `rule` is ACC or ACC_NORM. The table also has the letter of each option, and whether the option is right.
     """
     reference = next(iter(answers.values()))
     start, count = int(_option_starts(reference)[number]), int(reference.counts[number])
@@ -131,7 +131,7 @@ def answers_title(counts: AnswerCounts, name: str, base: str) -> str:
     if not counts.lost + counts.gained:
         return f"{name} answers every question as {base} does, right or wrong"
     lost_text, gained_text = f"{counts.lost:,} of {base}’s right answers", f"{counts.gained:,} others"
-    verdict = "more than chance" if counts.chance < SIGNIFICANCE else "which chance alone can do"
+    verdict = "more than chance" if counts.chance < SIGNIFICANCE else "which can be due to chance"
     return f"{name} loses {lost_text} and gains {gained_text}: {verdict}, p {probability(counts.chance)}"
 
 

@@ -61,7 +61,7 @@ class MethodResult:
 
     @property
     def reason(self) -> str:
-        """Return the reason for a missing perplexity; empty if there is one."""
+        """Return the reason why there is no perplexity; empty if there is one."""
         return self.rows[0].reason
 
     @property
@@ -159,7 +159,7 @@ def _assign_dense_runs(dense: list[Measurement]) -> dict[str, str]:
 
 
 def unavailable(run: str, reasons: dict[str, str]) -> list[Row]:
-    """Return rows for the skipped methods of a run with their reasons."""
+    """Return rows for the methods that a run skipped, with their reasons."""
     return [Row(run, method, float("nan"), 0, {}, reason) for method, reason in reasons.items()]
 
 

@@ -1,6 +1,6 @@
-"""Published numbers of the paper to display next to a run with the same setting.
+"""Published numbers of the paper, which are displayed next to a run with the same setting.
 
-Every claim has the model, texts and metric of its setting; its numbers are from `gprune.data.published`.
+Every claim states the model, texts and metric of its setting. The numbers come from `gprune.data.published`.
 """
 
 from dataclasses import dataclass

@@ -25,9 +25,9 @@ class Token:
     """A token as displayed."""
 
     text: str
-    """text of the token; empty if an earlier token of the same character has it"""
+    """text of the token; empty if an earlier token already shows the same character"""
     part: int = 1
-    """number of the token among those of one character, from 1"""
+    """position of the token, from 1, among the tokens of its character"""
     parts: int = 1
     """number of tokens of the character"""
 

@@ -49,10 +49,10 @@ BEST, SECOND = "★", "☆"
 OPEN = "open"
 """verdict if there is no winner"""
 FAR = 0.1
-"""relative increase of perplexity by FLAP's bias from which FLAP without bias is reported too"""
+"""relative increase of perplexity by FLAP's bias above which FLAP without bias is reported too"""
 _BIAS = " FLAP's bias is the mean activation on its calibration text. It hurts on texts with other means."
 MANY = 10.0
-"""relative increase of perplexity from which it is written as a multiple"""
+"""relative increase of perplexity above which the increase is written as a multiple"""
 COST_DIGITS = 3
 """decimals of a relative cost for display and comparison"""
 ALIKE = 0.02
@@ -342,7 +342,10 @@ def compare_runs(first: MethodResult, second: MethodResult, text: str, names: Se
 
 
 def against_control(result: Opponents) -> str:
-    """Report, without a full stop, that the best control is as good as GPrune or better; else an empty string."""
+    """Return a sentence, without a full stop, about a control that is at least as good as GPrune.
+
+    Else an empty string.
+    """
     if result.control is None or result.missing:
         return ""
     gap = result.difference(result.control)

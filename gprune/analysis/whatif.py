@@ -78,7 +78,7 @@ def prepare(
 
 
 class Loads(Protocol):
-    """A run whose results can be loaded by their declarations."""
+    """Protocol of a run whose results can be loaded by their declarations."""
 
     @property
     def study(self) -> Study:
