@@ -52,7 +52,7 @@ def build_model(
     work = RunContext(graph.study, graph.inputs, results.store.texts)
     with work.within_memory(f"the model of {method}"):
         # stages freeze their models; the caller may train this one
-        model = work.pruned(pruned).requires_grad_(True)
+        model = work.prune(pruned).requires_grad_(True)
         if pruned is None:
             return model
         figures = _figures(results, method, recovered)
@@ -83,7 +83,7 @@ def export(
     work = RunContext(study, graph.inputs, results.store.texts)
     on_progress(1, _STEPS, "reading the dense model and cutting")
     with work.within_memory(f"the model of {method}"):
-        model = work.pruned(replace(pruned, recovered=None))
+        model = work.prune(replace(pruned, recovered=None))
         on_progress(2, _STEPS, "writing and reading back")
         figures = _figures(results, method, recovered)
         checkpoint.save(

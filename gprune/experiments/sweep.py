@@ -287,7 +287,7 @@ def is_finished(study: Study, store: Store, until: str) -> bool:
     results = Results(store, Graph(study, inputs, failures=runs.failures(record)))
     stages = results.plan(until)
     run_record = RunRecord(results, until, {}, missing_tasks, lambda *_: None)
-    return run_record.covers(stages) and run_record.has_all_results(stages)
+    return run_record.is_done(stages) and run_record.has_all_results(stages)
 
 
 def study_statuses(variations: Sequence[Variation], store: Store, until: str) -> list[StudyStatus]:

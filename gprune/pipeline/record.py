@@ -100,7 +100,7 @@ class RunRecord:
         """Add a stage that cannot be computed to the record; nothing is written yet."""
         self.unavailable[stage.name] = {"key": stage.key, "reason": reason}
 
-    def covers(self, stages: Iterable[Stage[Any]]) -> bool:
+    def is_done(self, stages: Iterable[Stage[Any]]) -> bool:
         """Return True if the last read record lists all these stages as done."""
         measures_perplexity = self.until in ("perplexity", "all")
         same = (self.previous.get("study"), self.previous.get("missing_tasks"))
@@ -121,7 +121,7 @@ class RunRecord:
             for stage in stages
         )
 
-    def note(self, stage: Stage[Any], reused: bool) -> None:
+    def add_stage(self, stage: Stage[Any], reused: bool) -> None:
         """Add a finished stage with the details of its result to the record; nothing is written yet."""
         details, facts = self.results.details(stage), ("passes", "notices")
         seconds = float(details.get("seconds") or 0.0)
@@ -193,7 +193,7 @@ class RunOwner:
             self._report_waiting()
         try:
             self._record.read()
-            if not self._record.covers(self._plan):
+            if not self._record.is_done(self._plan):
                 self._save_running()
         except BaseException:
             self._lock.release()

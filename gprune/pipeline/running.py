@@ -130,7 +130,7 @@ class _Runner(StageComputer):
 
     def _compute_and_record(self, stage: Stage[Any]) -> None:
         self.compute_if_missing(stage)
-        self.record.note(stage, reused=stage not in self.computed)
+        self.record.add_stage(stage, reused=stage not in self.computed)
         self.owner.record_progress()
 
     def announce(self) -> None:

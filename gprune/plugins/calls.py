@@ -71,7 +71,7 @@ class MetricScorer:
         """Return the (layers, neurons) scores of neurons on some shards."""
         return self._score_layers("neurons", self.metric.neurons, "ffn", self.shape.neurons, shards)
 
-    def measured(self, part: str, layer: int, shards: Sequence[int]) -> Measured:
+    def measure_layer(self, part: str, layer: int, shards: Sequence[int]) -> Measured:
         """Return the metric's input for one layer; `part` is ffn or attention."""
         statistics, index, column = self.statistics, np.asarray(shards), _COLUMNS[part]
         counts = statistics.shard_tokens[index]
@@ -92,7 +92,7 @@ class MetricScorer:
         """Return (layers, length) scores."""
         scores = np.empty((self.shape.layers, length))
         for layer in range(self.shape.layers):
-            measured = self.measured(part, layer, shards)
+            measured = self.measure_layer(part, layer, shards)
             with name_plugin(self.plugin, unit):
                 name = f"the scores of {unit} in layer {layer}"
                 scores[layer] = _require_numbers(function(measured), name, length, may_be_negative=False)

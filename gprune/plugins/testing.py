@@ -146,7 +146,7 @@ def _check_order(metric: Metric, shape: ModelShape, case: str) -> None:
         ("ffn", "neuron", metric.neurons, shape.neurons, 1),
         ("attention", "key/value group", metric.groups, shape.kv_heads, shape.group_channels),
     ):
-        order, before = generator.permutation(count), scorer.measured(part, 0, range(len(SHARDS)))
+        order, before = generator.permutation(count), scorer.measure_layer(part, 0, range(len(SHARDS)))
         channels = (order[:, None] * width + np.arange(width)).ravel()
         arrays = {name: getattr(before, name)[channels] for name in _ARRAYS}
         facts = {name: values[channels] for name, values in before.facts.items()}

@@ -51,7 +51,7 @@ def results(tmp_path_factory):
     values["reliability"] = {"drift_quantile": 0.3, "score_quantile": 0.9}
     study, store = from_dict(values), Store(folder / "cache")
     opened = pipeline.opened(study, store)
-    assert not ablation_effect.ready(opened)
+    assert not ablation_effect.has_results(opened)
     pipeline.run(study, store, lambda *_: None)
     return pipeline.opened(study, store)
 

@@ -242,7 +242,7 @@ _EFFECT_HEADS = (
 
 def _effects(block: Block) -> list[list[str]]:
     try:
-        effect = ablation_effect.diagnose(block.results) if ablation_effect.ready(block.results) else None
+        effect = ablation_effect.diagnose(block.results) if ablation_effect.has_results(block.results) else None
     except StoreError:
         effect = None
     if effect is None:

@@ -166,7 +166,7 @@ def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -
     def make(work: RunContext, tokens: Tokens) -> Contexts:
         from gprune.pruning.calibration.contexts import fit_contexts
 
-        return fit_contexts(work.projected(tokens), study.contexts, seed, work.progress)
+        return fit_contexts(work.project(tokens), study.contexts, seed, work.progress)
 
     return graph.stage(
         StageId("contexts", (text,), variant=seed_variant(other_seed)),

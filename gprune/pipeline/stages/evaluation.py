@@ -68,7 +68,7 @@ def _declare_perplexity(graph: Graph, kind: str, method: str, text: str, needs: 
         from gprune.evaluation import perplexity as measurement
 
         # build the model first, so that a method that fails does not wait for a text
-        model = work.cut(name, pruned_model(graph, method, **parts))
+        model = work.get_model(name, pruned_model(graph, method, **parts))
         return measurement.perplexity(model, _read_token_stream(work, text, sampled), text, evaluation, work.progress)
 
     return graph.stage(
@@ -109,7 +109,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
         device_facts = {"device": str(decoder.device), "dtype": work.inputs.precision}
         speed_settings = measurement.with_changes(speed_settings, **device_facts, **fitting)
         work.release_model()
-        cuts = {name: partial(work.pruned, pruned_model(graph, name, **parts)) for name, parts in models.items()}
+        cuts = {name: partial(work.prune, pruned_model(graph, name, **parts)) for name, parts in models.items()}
         rows = measurement.measure(cuts, speed_settings, work.progress)
         return Throughput(
             speed_settings.describe(), measurement.describe_device(decoder.device), tuple(asdict(row) for row in rows)
@@ -168,7 +168,7 @@ def _declare_question_stage(graph: Graph, kind: str, method: str, task: str, mak
 def _answer_task(graph: Graph, work: RunContext, method: str, task: str, parts: dict[str, Any]) -> TaskResult:
     from gprune.evaluation.accuracy import measure_tasks
 
-    settings, model = work.study.evaluation, work.cut(method, pruned_model(graph, method, **parts))
+    settings, model = work.study.evaluation, work.get_model(method, pruned_model(graph, method, **parts))
     try:
         return measure_tasks(model, work.tokenizer, task, settings, work.progress)
     except (CorpusError, SettingsError, NumericsError) as error:

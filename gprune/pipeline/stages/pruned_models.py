@@ -58,9 +58,9 @@ def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[records.Candid
         from gprune.evaluation.perplexity import window_divergences, window_losses
 
         settings = EvaluationSettings(preset=str(study.calibration.length), batch=study.evaluation.batch)
-        measures, nats = [], []
+        measures, nats, repairs = [], [], pruning.chosen_repairs(graph, method.name, kind)
         try:
-            live = work.cut(identity.name, PrunedModel(masks, pruning.chosen_repairs(graph, method.name, kind), inputs))
+            live = work.get_model(identity.name, PrunedModel(masks, repairs, inputs))
             for role, tokens in zip(text_roles, texts, strict=True):
                 if role == FRESH:
                     measures.append(choosing.DIVERGENCE)
@@ -225,7 +225,7 @@ def recovered_weights(graph: Graph, method: str) -> Stage[records.RecoveredWeigh
         from gprune.pruning.recovery.training import recover
 
         work.release_model()
-        model = work.pruned(pruned_model(graph, method, masks, **inputs))
+        model = work.prune(pruned_model(graph, method, masks, **inputs))
         run_arguments = study.recovery, study.seed, work.progress, work.resumption
         return recover(work.decoder, model, method, texts, *run_arguments)
 
@@ -256,7 +256,7 @@ def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) 
 
         work.progress(0, 1, "writing the model and reading it back")
         model = pruned_model(graph, method, masks, **inputs) or PrunedModel(masks)
-        model_to_save = work.cut(method, replace(model, recovered=None))
+        model_to_save = work.get_model(method, replace(model, recovered=None))
         folder_form.save(model_to_save, work.tokenizer, folder / "model", model, **graph.origin, ids=work.passage())
 
     is_gprune, variant = method == "gprune", ("recovered",) if recovery else ()

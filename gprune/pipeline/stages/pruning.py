@@ -216,7 +216,7 @@ def scaling(
         from gprune.pruning.sparsity.scales import learn_scales
 
         work.release_model()
-        model = work.pruned(PrunedModel(masks, earlier_repairs, inputs))
+        model = work.prune(PrunedModel(masks, earlier_repairs, inputs))
         run_arguments = texts, study.scales, study.seed, work.progress, work.resumption
         return learn_scales(work.decoder, model, masks, method, *run_arguments)
 

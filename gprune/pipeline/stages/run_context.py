@@ -121,7 +121,7 @@ class RunContext:
         if embeddings is not None:
             texts.require_embedded(ids, text, embeddings, self.tokenizer)
 
-    def projected(self, tokens: Tokens) -> Any:
+    def project(self, tokens: Tokens) -> Any:
         """Return the FFN inputs of a text in principal components, which the contexts of all seeds share."""
         from gprune.pruning.calibration.contexts import project_inputs
 
@@ -131,19 +131,19 @@ class RunContext:
             self._projected[digest] = project_inputs(self.decoder, tokens, settings, batch, self.progress)
         return self._projected[digest]
 
-    def cut(self, method: str, model: PrunedModel | None) -> Any:
+    def get_model(self, method: str, model: PrunedModel | None) -> Any:
         """Return the model of a method; the last built model is kept for the next stage."""
         if self._cut[0] != method:
             # release the previous model before the new one is built
             self.release_model()
-            self._cut = (method, self.pruned(model))
+            self._cut = (method, self.prune(model))
         return self._cut[1]
 
     def release_model(self) -> None:
-        """Release the model that `cut` holds."""
+        """Release the model that `get_model` holds."""
         self._cut = ("", None)
 
-    def pruned(self, model: PrunedModel | None) -> Any:
+    def prune(self, model: PrunedModel | None) -> Any:
         """Return the dense model, or a physically smaller copy; `model` has the masks and the inputs of the repairs."""
         if model is None:
             return self.decoder.model
