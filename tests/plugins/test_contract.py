@@ -110,7 +110,7 @@ METRICS = {
     "query heads": ("groups", by_heads, r"grouped-query.*groups in layer 0 must have shape \(3,\) \(got \(6,\)\)"),
     "no facts": ("weigh", lambda weights: None, "failed in weigh .AttributeError"),
     "a matrix": ("weigh", lambda w: Facts(neurons={"a": w.gate}), r"neurons\['a'\] must have shape \(96,\)"),
-    "float16 facts": ("weigh", square_in_float16, "float16 has.*must be finite"),
+    "float16 facts": ("weigh", square_in_float16, "of float16.*must be finite"),
     "some layers": ("weigh", lambda w: Facts(neurons={f"a{w.layer}": w.gate[:, 0]}), "failed in weigh .KeyError"),
 }
 
