@@ -187,7 +187,7 @@ def test_a_check_text_takes_the_place_of_all_and_is_no_unseen_text(tmp_path):
 
 
 def test_what_chooses_is_fitted_to_by_nothing_and_few_are_chosen_from(tmp_path):
-    with pytest.raises(SettingsError, match="has the seed of 'self:#length=24', to which a repair is fitted"):
+    with pytest.raises(SettingsError, match="has the same seed as 'self:#length=24', to which a repair is fitted"):
         read_inputs(from_dict(values_of(tmp_path, fresh="self:#seed=0")))
     study = Study("model", "A", "B", methods=("recommended",))
     for setting, values, message in (

@@ -43,7 +43,7 @@ def test_a_preset_that_looks_like_a_number(preset):
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 5000, "x/" * 3000], ids=["nul", "long", "deep"])
 def test_a_model_or_text_that_no_file_can_be_or_of_a_user_who_is_not_there(name):
-    with pytest.raises(ModelError, match="'~nosuchuser/model': this machine has no such user; give the whole path"):
+    with pytest.raises(ModelError, match="'~nosuchuser/model': this machine has no such user; give the full path"):
         identity.locate("~nosuchuser/model")
     with pytest.raises(ModelError, match="the model cannot be") as refusal:
         identity.locate(name)

@@ -26,7 +26,7 @@ from gprune.pruning.sparsity.rounding import exact_masks
 from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition
 
 
-def ready(results: Results) -> bool:
+def has_results(results: Results) -> bool:
     """Return True if a run has all results that `diagnose` reads."""
     texts = all(results.has(stages.scores, text) for text in stages.PAIR)
     kinds = (stages.shape, stages.drift, stages.modules, stages.adapted_scores, stages.learning, stages.masks)
@@ -34,7 +34,7 @@ def ready(results: Results) -> bool:
 
 
 def diagnose(results: Results) -> AblationEffect:
-    """Return the effect of modules, adaptation and learning in a run. All results that `ready` checks must exist."""
+    """Return the effect of modules, adaptation and learning in a run, which must pass `has_results`."""
     partition, adapted = results.get(stages.partition), results.get(stages.adapted_scores)
     mask, drift = results.get(stages.masks).ffn, results.get(stages.drift).magnitude
     start = None

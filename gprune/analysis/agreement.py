@@ -42,7 +42,7 @@ def spread(values: Array) -> tuple[float, float]:
 
 def mean_of(agreement: Agreement, *kinds: str) -> tuple[float, float] | None:
     """Return the mean ARI over comparisons of these kinds and its deviation over layers; None if there are none."""
-    selected = [row for comparison, row in _rows(agreement) if comparison.kind in kinds]
+    selected = [row for comparison, row in _label_rows(agreement) if comparison.kind in kinds]
     return spread(np.mean(selected, axis=0)) if selected else None
 
 
@@ -54,17 +54,17 @@ def mean_substitution(agreement: Agreement) -> tuple[float, float] | None:
 def controls(agreement: Agreement) -> tuple[float | None, float | None]:
     """Return the mean ARI of both controls, another seed and the initialization; None if not measured."""
     means: dict[str, float] = {}
-    for comparison, row in _rows(agreement):
+    for comparison, row in _label_rows(agreement):
         if comparison.kind == CONTROL and not comparison.fang:
             means[comparison.second.variant] = float(np.mean(row))
     return means.get(OTHER_SEED), means.get(INITIALIZATION)
 
 
-def _rows(agreement: Agreement) -> list[tuple[Comparison, Array]]:
+def _label_rows(agreement: Agreement) -> list[tuple[Comparison, Array]]:
     return [(COMPARISONS[name], row) for name, row in zip(agreement.comparisons, agreement.ari, strict=True)]
 
 
-def _titles(agreement: Agreement) -> list[str]:
+def _list_titles(agreement: Agreement) -> list[str]:
     return [COMPARISONS[name].title for name in agreement.comparisons]
 
 
@@ -73,7 +73,7 @@ def agreement_by_layer(agreement: Agreement) -> pd.DataFrame:
     layers = agreement.ari.shape[1]
     return pd.DataFrame(
         {
-            "comparison": np.repeat(_titles(agreement), layers),
+            "comparison": np.repeat(_list_titles(agreement), layers),
             "layer": np.tile(np.arange(layers), len(agreement.comparisons)),
             "ARI": agreement.ari.ravel(),
             "matched overlap": agreement.overlap.ravel(),

@@ -58,10 +58,10 @@ def text_table(texts: Mapping[str, Tokens], entries: int | None = None) -> pd.Da
     """
     size = vocabulary(texts)
     counts_by_letter = {letter: token_counts(tokens.ids, size) for letter, tokens in texts.items()}
-    return pd.DataFrame([_row(letter, texts[letter], counts_by_letter, entries) for letter in texts])
+    return pd.DataFrame([_build_row(letter, texts[letter], counts_by_letter, entries) for letter in texts])
 
 
-def _row(letter: str, tokens: Tokens, counts_of: dict[str, Array], entries: int | None) -> dict[str, object]:
+def _build_row(letter: str, tokens: Tokens, counts_of: dict[str, Array], entries: int | None) -> dict[str, object]:
     counts = counts_of[letter]
     distinct = int((counts > 0).sum())
     samples, length = tokens.ids.shape
@@ -121,13 +121,13 @@ def finding(table: pd.DataFrame) -> str:
     values = table.to_numpy(dtype=np.float64)
     same = np.eye(len(values), dtype=bool)
     clauses = [
-        f"{_range(level_values)} {scope}"
+        f"{_format_range(level_values)} {scope}"
         for level_values, scope in ((values[~same], "between texts"), (values[same], "within one"))
         if np.isfinite(level_values).any()
     ]
     return ", ".join(clauses)
 
 
-def _range(values: Array) -> str:
+def _format_range(values: Array) -> str:
     lowest, highest = f"{np.nanmin(values):.2f}", f"{np.nanmax(values):.2f}"
     return lowest if lowest == highest else f"{lowest} to {highest}"

@@ -38,13 +38,13 @@ class AnswerCounts:
     """Counts of right and wrong answers of two models to the same questions."""
 
     both: int
-    """right by both"""
+    """questions that both models answer right"""
     lost: int
-    """right by the first, wrong by the second"""
+    """questions that only the first model answers right"""
     gained: int
-    """wrong by the first, right by the second"""
+    """questions that only the second model answers right"""
     neither: int
-    """wrong by both"""
+    """questions that both models answer wrong"""
 
     @property
     def questions(self) -> int:
@@ -71,7 +71,7 @@ def values(answers: Answers, rule: str) -> Array:
 
 def choices(answers: Answers, rule: str) -> Choices:
     """Return the options that a model chooses; the first one at a tie, as in lm-eval."""
-    likelihoods, starts = values(answers, rule), _starts(answers)
+    likelihoods, starts = values(answers, rule), _option_starts(answers)
     if answers.scored:
         # a generated answer has one option, the right answer
         is_right = likelihoods > 0.5
@@ -101,19 +101,19 @@ def margin_shift(base: Choices, other: Choices) -> Array:
 
 
 def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
-    """Return the indices of questions that flip (LOST, GAINED or EITHER) by falling change of margin."""
+    """Return the indices of flipped questions (LOST, GAINED or EITHER), sorted by falling change of margin."""
     is_flipped = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]
     numbers = np.flatnonzero(is_flipped)
     return numbers[np.argsort(-np.abs(margin_shift(base, other)[numbers]), kind="stable")]
 
 
 def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.DataFrame:
-    """Return a table of the options of question `number` with one column of log-likelihoods per model.
+    """Return a table of the options of question `number`, with the log-likelihoods of each model in a column.
 
-    `rule` is ACC or ACC_NORM. Rows also have the letter of the option and whether it is right.
+    `rule` is ACC or ACC_NORM. The table also has the letter of each option, and whether the option is right.
     """
     reference = next(iter(answers.values()))
-    start, count = int(_starts(reference)[number]), int(reference.counts[number])
+    start, count = int(_option_starts(reference)[number]), int(reference.counts[number])
     right = np.arange(count) == reference.right[number]
     columns = {name: values(item, rule)[start : start + count] for name, item in answers.items()}
     return pd.DataFrame({"option": [letter(index) for index in range(count)], "right": right} | columns)
@@ -131,7 +131,7 @@ def answers_title(counts: AnswerCounts, name: str, base: str) -> str:
     if not counts.lost + counts.gained:
         return f"{name} answers every question as {base} does, right or wrong"
     lost_text, gained_text = f"{counts.lost:,} of {base}’s right answers", f"{counts.gained:,} others"
-    verdict = "more than chance" if counts.chance < SIGNIFICANCE else "which chance alone can do"
+    verdict = "more than chance" if counts.chance < SIGNIFICANCE else "which can be due to chance"
     return f"{name} loses {lost_text} and gains {gained_text}: {verdict}, p {probability(counts.chance)}"
 
 
@@ -140,5 +140,5 @@ def probability(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"= {value:.3f}"
 
 
-def _starts(answers: Answers) -> Array:
+def _option_starts(answers: Answers) -> Array:
     return np.concatenate([[0], np.cumsum(answers.counts)[:-1]]).astype(np.int64)

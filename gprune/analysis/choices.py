@@ -11,7 +11,7 @@ from gprune.records import Choice
 from gprune.study.methods import METHODS, of_masks
 
 NUMBER, _FOR = "number ↓", "chosen for"
-"""columns of the selection criterion and of the method"""
+"""column names of the selection criterion and of the method"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +19,21 @@ class Candidate:
     """One candidate of a selection."""
 
     method: str
-    """method for which it is a candidate"""
+    """method that selects among its candidates"""
     masks: str
-    """method of its masks"""
+    """method whose masks the candidate uses"""
     repair: str
-    """label of its repair"""
+    """label of the candidate's repair"""
     number: float
-    """selection criterion, or NaN if the candidate failed"""
+    """value of the selection criterion, or NaN if the candidate failed"""
     figures: dict[str, float]
     """perplexities and divergence by label"""
     result: str
-    """chosen, reference, both, failed, or empty"""
+    """outcome: chosen, reference, both, failed, or empty"""
 
     @property
     def chosen(self) -> bool:
-        """Return True if it was selected."""
+        """Return True if the candidate was selected."""
         return self.result.startswith("chosen")
 
 
@@ -49,7 +49,7 @@ def candidates_of(choices: Mapping[str, Choice], describe: Callable[[str], str])
                 measure_label(name): float(value)
                 for name, value in zip(choice.measures, choice.figures[index], strict=True)
             },
-            result=_result(choice, index),
+            result=_describe_result(choice, index),
         )
         for method, choice in choices.items()
         for index in choice.order
@@ -61,7 +61,7 @@ def measure_label(name: str) -> str:
     return "KL to dense ↓" if name == DIVERGENCE else f"PPL, held-out {name} ↓"
 
 
-def _result(choice: Choice, index: int) -> str:
+def _describe_result(choice: Choice, index: int) -> str:
     marks = ["chosen"] * (index == choice.chosen) + ["reference"] * (index == choice.reference)
     return "failed, next run retries" if choice.numbers[index] != choice.numbers[index] else " and ".join(marks)
 

@@ -61,7 +61,7 @@ class MethodResult:
 
     @property
     def reason(self) -> str:
-        """Return the reason for a missing perplexity; empty if there is one."""
+        """Return the reason why there is no perplexity; empty if there is one."""
         return self.rows[0].reason
 
     @property
@@ -122,7 +122,7 @@ def rows(measurements: list[Measurement]) -> list[Row]:
 
     Runs of one dense model that use the same windows share a dense row; a run with other windows has its own.
     """
-    homes = _dense_homes([item for item in measurements if item.method == DENSE])
+    homes = _assign_dense_runs([item for item in measurements if item.method == DENSE])
     grouped: dict[tuple[str, str], list[Measurement]] = {}
     for item in measurements:
         run = homes[item.run] if item.method == DENSE else item.run
@@ -137,7 +137,7 @@ def rows(measurements: list[Measurement]) -> list[Row]:
     return sorted(table, key=lambda row: row.method != DENSE)
 
 
-def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
+def _assign_dense_runs(dense: list[Measurement]) -> dict[str, str]:
     """Return for each run the run whose dense row has its dense measurements."""
     windows_by_run: dict[tuple[str, str], dict[str, str]] = {}
     for item in dense:
@@ -159,7 +159,7 @@ def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
 
 
 def unavailable(run: str, reasons: dict[str, str]) -> list[Row]:
-    """Return rows for the skipped methods of a run with their reasons."""
+    """Return rows for the methods that a run skipped, with their reasons."""
     return [Row(run, method, float("nan"), 0, {}, reason) for method, reason in reasons.items()]
 
 
@@ -206,13 +206,13 @@ def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: Mappi
         }
         for text, cell in row.cells.items():
             against = pinned.cells.get(text) if pinned else None
-            lines.append(start | _numbers(cell, against) | {"left out because": ""})
+            lines.append(start | _build_numbers(cell, against) | {"left out because": ""})
         if row.reason:
             lines.append(start | {"left out because": row.reason})
     return pd.DataFrame(lines)
 
 
-def _numbers(cell: Measurement, against: Measurement | None) -> dict[str, Any]:
+def _build_numbers(cell: Measurement, against: Measurement | None) -> dict[str, Any]:
     comparable = against is not None and against.windows_read == cell.windows_read
     gap = difference(cell, against) if against is not None and comparable else None
     return {
@@ -319,7 +319,7 @@ def flatten_settings(study: Study) -> dict[str, str]:
     fields: dict[str, str] = {}
     for name, value in study.to_dict().items():
         inner = {f"{name}.{field}": item for field, item in value.items()} if isinstance(value, dict) else {}
-        fields |= {key: _words(item) for key, item in (inner or {name: value}).items()}
+        fields |= {key: _format_value(item) for key, item in (inner or {name: value}).items()}
     return fields
 
 
@@ -349,7 +349,7 @@ def has_several_seeds(groups: Mapping[str, tuple[str, int]]) -> bool:
     return len({group for group, _ in groups.values()}) < len(set(groups.values()))
 
 
-def _words(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):

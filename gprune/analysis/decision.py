@@ -49,11 +49,11 @@ def options(lines: Iterable[MethodResult], texts: list[str], costs: Mapping[tupl
     dense = [line for line in lines if line.method == DENSE]
     distinct: dict[tuple[object, ...], Option] = {}
     for line in lines:
-        loss = _against_dense(line, texts, dense) if line.method != DENSE else None
+        loss = _compare_with_dense(line, texts, dense) if line.method != DENSE else None
         if loss and line.name in costs:
             cost = costs[line.name]
             distinct.setdefault((line.method, line.retention, cost, loss), Option(line, loss, cost, False))
-    ordered = sorted(distinct.values(), key=_price)
+    ordered = sorted(distinct.values(), key=_sort_key)
     by_name = {option.line.name: option for option in ordered}
     front = pareto_front(
         {name: option.cost for name, option in by_name.items()},
@@ -63,11 +63,11 @@ def options(lines: Iterable[MethodResult], texts: list[str], costs: Mapping[tupl
     return [replace(option, front=name in front) for name, option in by_name.items()]
 
 
-def _against_dense(line: MethodResult, texts: list[str], dense: list[MethodResult]) -> Difference | None:
+def _compare_with_dense(line: MethodResult, texts: list[str], dense: list[MethodResult]) -> Difference | None:
     """Return the mean over texts of a line's loss minus that of its dense model; None if a text is not comparable."""
     differences = []
     for text in texts:
-        references = (dense_line for dense_line in dense if _models(dense_line, text) == _models(line, text))
+        references = (dense_line for dense_line in dense if _list_models(dense_line, text) == _list_models(line, text))
         changes = (change(line, dense_line, text) for dense_line in references)
         gap = next((gap for gap in changes if isinstance(gap, Difference)), None)
         if gap is None or not np.isfinite(gap.nats):
@@ -76,17 +76,17 @@ def _against_dense(line: MethodResult, texts: list[str], dense: list[MethodResul
     return over_texts(differences) if differences else None
 
 
-def _models(line: MethodResult, text: str) -> set[str]:
+def _list_models(line: MethodResult, text: str) -> set[str]:
     return {cell.model for cell in line.by_seed(text).values()}
 
 
-def _price(option: Option) -> tuple[float, float]:
+def _sort_key(option: Option) -> tuple[float, float]:
     return round(option.cost, COST_DIGITS), option.loss.nats
 
 
 def cheapest(table: Iterable[Option], limit: float) -> Option | None:
     """Return the cheapest model with a perplexity ratio to the dense model of at most `limit`, or None."""
-    return min((option for option in table if option.ratio <= limit), key=_price, default=None)
+    return min((option for option in table if option.ratio <= limit), key=_sort_key, default=None)
 
 
 def option_table(

@@ -158,7 +158,7 @@ class Overlap:
 
     @property
     def changed(self) -> int:
-        """Return the number of units that only one of the masks keeps."""
+        """Return the number of units that exactly one of the masks keeps."""
         return int(self.first.sum() + self.second.sum())
 
     @property
@@ -196,7 +196,10 @@ def share_changed(first: Array, second: Array) -> float:
 
 
 def flips_title(units: dict[str, Overlap]) -> str:
-    """Describe the units that change between kept and removed, from the `overlaps` of masks before and after."""
+    """Return a title about the units that change between kept and removed.
+
+    `units` is from `overlaps`, before and after.
+    """
     neurons, groups = units[NEURONS], units[GROUPS]
     if not (neurons.changed or groups.changed):
         return "No neuron and no key/value group changes sides"

@@ -113,7 +113,7 @@ def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, c
     """Return a table of at most `count` neurons of all layers by falling drift; ties by layer and neuron."""
     layers, neurons = drift.magnitude.shape
     flat = drift.magnitude.ravel()
-    order = _largest(flat, min(count, flat.size))
+    order = _find_largest(flat, min(count, flat.size))
     layer, neuron = order // neurons, order % neurons
     rank_a, rank_b = ({i: scaled_ranks(scores.ffn[i]) for i in np.unique(layer)} for scores in (primary, auxiliary))
     return pd.DataFrame(
@@ -132,7 +132,7 @@ def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, c
     )
 
 
-def _largest(values: Array, count: int) -> Array:
+def _find_largest(values: Array, count: int) -> Array:
     """Return the indices of the `count` largest values in falling order; ties by rising index."""
     candidates = np.flatnonzero(values >= np.partition(values, len(values) - count)[len(values) - count])
     ordered = candidates[np.lexsort((candidates, -values[candidates]))]

@@ -214,7 +214,7 @@ def over_seeds_and_windows(differences: Array) -> Difference:
     The standard errors over windows (of the seeds' mean) and over seeds are added in quadrature; for one seed only the
     former is used.
     """
-    errors = _error(differences.mean(axis=0)), _error(differences.mean(axis=1)) if len(differences) > 1 else 0.0
+    errors = (_error(differences.mean(axis=0)), _error(differences.mean(axis=1)) if len(differences) > 1 else 0.0)
     freedom = joint_freedom(errors, (differences.shape[1] - 1, len(differences) - 1))
     return Difference(float(differences.mean()), math.hypot(*errors), True, freedom)
 

@@ -1,6 +1,6 @@
-"""Published numbers of the paper to display next to a run with the same setting.
+"""Published numbers of the paper, which are displayed next to a run with the same setting.
 
-Every claim has the model, texts and metric of its setting; its numbers are from `gprune.data.published`.
+Every claim states the model, texts and metric of its setting. The numbers come from `gprune.data.published`.
 """
 
 from dataclasses import dataclass
@@ -31,44 +31,44 @@ class Published:
     """base metric"""
 
 
-def _value(table: str, variant: str, name: str, method: str | None = None) -> float:
+def _look_up(table: str, variant: str, name: str, method: str | None = None) -> float:
     rows = published.table(table, MODEL)
     return next(row.values[name] for row in rows if row.variant == variant and method in (None, row.method))
 
 
-def _claim(words: str, setting: str, metric: str = "flap") -> Published:
+def _build_claim(words: str, setting: str, metric: str = "flap") -> Published:
     return Published(words, f"{MODEL}, {setting}", "llama-2-7b", metric)
 
 
-def _jaccard() -> Published:
-    stable, unstable = (_value("figure-3b", variant, "jaccard") for variant in (STABLE, UNSTABLE))
+def _build_jaccard_claim() -> Published:
+    stable, unstable = (_look_up("figure-3b", variant, "jaccard") for variant in (STABLE, UNSTABLE))
     shared = _FLAP * _GPRUNE
     chance = shared / (_FLAP + _GPRUNE - shared)
-    return _claim(
+    return _build_claim(
         f"a Jaccard index of {stable:.3f} in the most stable bin and {unstable:.3f} in the most unstable (Fig. 3b)",
         f"overlap with FLAP, 50% retention; the chance level of the last bin is then {chance:.3f}",
     )
 
 
-_FLAP, _GPRUNE = (_value("figure-3a", UNSTABLE, "kept", method) for method in ("flap", "gprune:flap"))
-DRIFT = _claim(
-    f"a median rank correlation of {_value('figure-1a', SWAPPED, 'rank_correlation'):.2f} when the text changes, "
-    f"{_value('figure-1a', RESAMPLED, 'rank_correlation'):.2f} when it is resampled (Fig. 1a)",
+_FLAP, _GPRUNE = (_look_up("figure-3a", UNSTABLE, "kept", method) for method in ("flap", "gprune:flap"))
+DRIFT = _build_claim(
+    f"a median rank correlation of {_look_up('figure-1a', SWAPPED, 'rank_correlation'):.2f} when the text changes, "
+    f"{_look_up('figure-1a', RESAMPLED, 'rank_correlation'):.2f} when it is resampled (Fig. 1a)",
     "WikiText2 against PTB, 2048 samples of 128 tokens a text",
 )
-SWAP = _claim(
-    f"a mean ARI of {_value('figure-1b', SWAPPED, 'ari', 'gprune:twflap'):.2f} for GPrune and "
-    f"{_value('figure-1b', SWAPPED, 'ari', 'fang'):.2f} for FANG when the two texts are swapped (Fig. 1b)",
+SWAP = _build_claim(
+    f"a mean ARI of {_look_up('figure-1b', SWAPPED, 'ari', 'gprune:twflap'):.2f} for GPrune and "
+    f"{_look_up('figure-1b', SWAPPED, 'ari', 'fang'):.2f} for FANG when the two texts are swapped (Fig. 1b)",
     "WikiText2 against PTB, token-weighted FLAP",
     "twflap",
 )
-RETENTION = _claim(
+RETENTION = _build_claim(
     f"that retention in the most unstable bin falls from {_FLAP:.3f} to {_GPRUNE:.3f} and the other four gain "
-    f"{_value('figure-3a', FIRST_FOUR, 'gain_lowest', 'gprune:flap'):.3f} to "
-    f"{_value('figure-3a', FIRST_FOUR, 'gain_highest', 'gprune:flap'):.3f} (Fig. 3a)",
+    f"{_look_up('figure-3a', FIRST_FOUR, 'gain_lowest', 'gprune:flap'):.3f} to "
+    f"{_look_up('figure-3a', FIRST_FOUR, 'gain_highest', 'gprune:flap'):.3f} (Fig. 3a)",
     "FLAP, 50% retention",
 )
-JACCARD = _jaccard()
+JACCARD = _build_jaccard_claim()
 
 
 def substitution() -> pd.DataFrame:

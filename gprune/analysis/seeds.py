@@ -9,7 +9,7 @@ import numpy as np
 MEASURED = ("retention", "perplexity", "accuracy")
 """parts of a run's result that are summarized"""
 _NO_MEASURE = ("samples", "chance", "version")
-"""properties of the task in an accuracy, which are not summarized"""
+"""properties of a task in an accuracy, which have no mean over seeds"""
 
 
 def summarize_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def speed_table(rows: Iterable[Mapping[str, Any]], phase: str) -> pd.DataFrame:
     for row in rows:
         if row["phase"] != phase:
             continue
-        low, high = _quartiles(row)
+        low, high = _read_quartiles(row)
         lines.append(
             {
                 "model": str(row["model"]),
@@ -88,7 +88,7 @@ def ratio_words(ratio: float, spread: float) -> str:
     return f"{ratio:.2f} (IQR {spread:.2f}){noise}"
 
 
-def _quartiles(row: Mapping[str, Any]) -> tuple[float, float]:
+def _read_quartiles(row: Mapping[str, Any]) -> tuple[float, float]:
     """Return the quartiles of a row's tokens per second, from the IQR if the repetitions are not stored."""
     middle, seconds = float(row["tokens_per_second"]), np.asarray(row.get("seconds", ()), dtype=float)
     if not seconds.size or not (seconds > 0).all():
@@ -129,7 +129,7 @@ def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str)
         return "may have more biases than the pruned one; the command that writes it reports them"
     ordinary = "llama" if model.biased else family
     neurons, most_groups = (int(units.sum(axis=1).max()) for units in (model.masks.ffn, model.masks.heads))
-    groups = _padded_groups(shape, most_groups, ordinary)
+    groups = _pad_groups(shape, most_groups, ordinary)
     groups = groups if layout.free_heads else shape.kv_heads
     ffn = np.tile(np.arange(shape.neurons) < neurons, (shape.layers, 1))
     heads = np.tile(np.arange(shape.kv_heads) < groups, (shape.layers, 1))
@@ -142,7 +142,7 @@ def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str)
     return Padding(neurons, groups, size.parameters, model.parameters(shape, size), padded)
 
 
-def _padded_groups(shape: ModelShape, minimum: int, family: str) -> int:
+def _pad_groups(shape: ModelShape, minimum: int, family: str) -> int:
     """Return `minimum`, or for llama the next number of groups whose query heads divide the hidden size."""
     possible = range(max(minimum, 1), shape.kv_heads)
     fits = (groups for groups in possible if shape.hidden % (shape.group_size * groups) == 0)

@@ -212,7 +212,7 @@ def mark_settings(table: list[Setting], column: str) -> dict[int, str]:
 
 
 def good_controls(table: list[Setting]) -> dict[str, list[str]]:
-    """Return the measures on which a control is not worse than GPrune's best row of its block, by control."""
+    """Return the measures on which a control is at least as good as GPrune's best row of its block, by control."""
     controls: dict[str, list[str]] = {}
     for column in filter(is_ranked, columns(table)):
         for ranks in rankings(table, column):

@@ -80,12 +80,12 @@ class Table:
         if self.frame.empty:
             return "no rows"
         lines = [self.heads, ["---"] * len(self.heads), *self.cells()]
-        return "\n".join("| " + " | ".join(map(_one_line, line)) + " |" for line in lines)
+        return "\n".join("| " + " | ".join(map(_join_lines, line)) + " |" for line in lines)
 
     def latex(self, caption: str) -> str:
         """Return the table as LaTeX for booktabs; columns of numbers are right-aligned."""
         cells = pd.DataFrame(self.cells(), columns=range(len(self.heads)), dtype=object)
-        alignment = "".join("r" if _is_numbers(cells[column]) else "l" for column in cells)
+        alignment = "".join("r" if _has_numbers(cells[column]) else "l" for column in cells)
         escaped = cells.map(escape).set_axis([escape(name) for name in self.heads], axis="columns")
         return escaped.style.hide(axis="index").to_latex(
             hrules=True,
@@ -132,11 +132,11 @@ def format_cell(value: Any, digits: int = 4) -> str:
     return f"{number:.0f}" if digits > 4 and 10**digits <= abs(number) < 1e15 else f"{number:.{digits}g}"
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def _is_numbers(column: pd.Series) -> bool:
+def _has_numbers(column: pd.Series) -> bool:
     return any(map(_NUMBER.match, column)) or all(text == NONE for text in column)
 
 
@@ -157,7 +157,7 @@ def escape_formula(value: object, display: bool = False) -> object:
     starts = value[0] in "\t\r" or start.startswith(_FORMULA)
     # punctuation alone, as in a list of tokens, is not a formula
     calls = any(letter.isalnum() for letter in start)
-    return "'" + value if starts and calls and not (display and _number(value)) else value
+    return "'" + value if starts and calls and not (display and _is_number(value)) else value
 
 
 def guard(frame: pd.DataFrame, display: bool = False) -> pd.DataFrame:
@@ -169,12 +169,12 @@ def guard(frame: pd.DataFrame, display: bool = False) -> pd.DataFrame:
             cells = [escape_formula(value, display) for value in column]
             if any(new is not old for new, old in zip(cells, column, strict=True)):
                 safe.isetitem(position, pd.Series(cells, index=safe.index, dtype=object))
-    safe.columns = _names(safe.columns)
-    safe.index = _names(safe.index)
+    safe.columns = _guard_names(safe.columns)
+    safe.index = _guard_names(safe.index)
     return safe
 
 
-def _names(names: pd.Index) -> pd.Index:
+def _guard_names(names: pd.Index) -> pd.Index:
     if pd.api.types.is_numeric_dtype(names) or isinstance(names, pd.DatetimeIndex):
         return names
     safe = [tuple(map(escape_formula, name)) if isinstance(name, tuple) else escape_formula(name) for name in names]
@@ -184,7 +184,7 @@ def _names(names: pd.Index) -> pd.Index:
     return index.set_names(names.names)
 
 
-def _number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     try:
         float(text.strip().removesuffix("%"))
     except ValueError:

@@ -30,12 +30,12 @@ def metric_gap(
     reduction (1 - after / before; negative if the gap grows, NaN if there was none). Rows are sorted by falling
     retention and need all four results.
     """
-    keys = _keys(rows)
+    keys = _key_columns(rows)
     columns = [*keys, "before", "after", "reduction"]
     if metric not in rows.columns:
         return pd.DataFrame(columns=columns)
     methods = [*bases, *(GPRUNE + base for base in bases)]
-    four = pd.concat([_of(rows, keys, name)[metric].rename(name) for name in methods], axis=1, join="inner")
+    four = pd.concat([_select_method(rows, keys, name)[metric].rename(name) for name in methods], axis=1, join="inner")
     four = four.astype(float).dropna()
     # rounded, because equal distances may differ in the last bit
     before = (four[methods[0]] - four[methods[1]]).abs().round(12)
@@ -51,7 +51,7 @@ def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
     before, after, gain, unit and better. A gain is the ratio after / before of perplexities (below 1 is better) or the
     difference after - before of accuracies in points (above 0 is better). Rows are sorted by falling retention.
     """
-    keys = _keys(rows)
+    keys = _key_columns(rows)
     columns = ["base", "method", *keys, "metric", "before", "after", "gain", "unit", "better"]
     methods = list(dict.fromkeys(rows["method"]))
     tables = []
@@ -59,7 +59,7 @@ def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
         metric = method.removeprefix(GPRUNE)
         base = next((name for name in BASES.get(metric, (metric,)) if name in methods), None)
         if base is not None:
-            tables.extend(_gains(rows, keys, base, method))
+            tables.extend(_compute_gains(rows, keys, base, method))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
     return _order_columns(table, columns)
 
@@ -77,8 +77,8 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index()
 
 
-def _gains(rows: pd.DataFrame, keys: list[str], base: str, method: str) -> list[pd.DataFrame]:
-    before, after = _of(rows, keys, base), _of(rows, keys, method)
+def _compute_gains(rows: pd.DataFrame, keys: list[str], base: str, method: str) -> list[pd.DataFrame]:
+    before, after = _select_method(rows, keys, base), _select_method(rows, keys, method)
     tables = []
     for metric in metrics(rows):
         pairs = pd.concat({"before": before[metric], "after": after[metric]}, axis=1, join="inner")
@@ -90,11 +90,11 @@ def _gains(rows: pd.DataFrame, keys: list[str], base: str, method: str) -> list[
     return tables
 
 
-def _keys(rows: pd.DataFrame) -> list[str]:
+def _key_columns(rows: pd.DataFrame) -> list[str]:
     return ["retention", "seed"] if "seed" in rows.columns else ["retention"]
 
 
-def _of(rows: pd.DataFrame, keys: list[str], method: str) -> pd.DataFrame:
+def _select_method(rows: pd.DataFrame, keys: list[str], method: str) -> pd.DataFrame:
     return rows[rows["method"] == method].set_index(keys)
 
 

@@ -97,7 +97,7 @@ def describe_rule(settings: ReliabilitySettings) -> str:
     """Describe the settings in short: `γ_drift 0.90, γ_score 0.85`, then settings that differ from the paper's."""
     if settings.selection == "none":
         return "no adaptation"
-    drift, score = _level(settings.drift_quantile), _level(settings.score_quantile)
+    drift, score = _format_level(settings.drift_quantile), _format_level(settings.score_quantile)
     clauses = [f"γ_drift {drift}" if settings.selection == "drift" else f"γ_drift {drift}, γ_score {score}"]
     if settings.selection != "drift_and_score":
         clauses.append({"drift": "drift only", "random": "random modules"}[settings.selection])
@@ -108,7 +108,7 @@ def describe_rule(settings: ReliabilitySettings) -> str:
     return " ".join(clauses)
 
 
-def _level(quantile: float) -> str:
+def _format_level(quantile: float) -> str:
     """Format a number with two decimals, or with three if the third is not 0."""
     three = f"{quantile:.3f}"
     return three.removesuffix("0")

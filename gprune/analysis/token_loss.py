@@ -25,9 +25,9 @@ class Token:
     """A token as displayed."""
 
     text: str
-    """text of the token; empty if an earlier token of the same character has it"""
+    """text of the token; empty if an earlier token already shows the same character"""
     part: int = 1
-    """number of the token among those of one character, from 1"""
+    """position of the token, from 1, among the tokens of its character"""
     parts: int = 1
     """number of tokens of the character"""
 
@@ -85,7 +85,7 @@ def visible(text: str) -> str:
 
 def readable(text: str) -> str:
     """Return text with control and direction characters replaced by symbols; spaces stay."""
-    return "".join(map(_sign, text))
+    return "".join(map(_replace_control, text))
 
 
 def mark_spaces(token: Token) -> str:
@@ -109,9 +109,9 @@ def worst_tokens(tokens: Sequence[Token], dense: Array, pruned: Mapping[str, Arr
         {
             "method": [name for name, *_ in rows],
             "worse by (nats)": [pruned_loss - dense_loss for *_, dense_loss, pruned_loss in rows],
-            "before": [_context(tokens[max(0, index - BEFORE) : index]) for _, index, *_ in rows],
-            "token": [_token_label(tokens, index) for _, index, *_ in rows],
-            "after": [_context(tokens[index + 1 : index + 1 + AFTER]) for _, index, *_ in rows],
+            "before": [_join_context(tokens[max(0, index - BEFORE) : index]) for _, index, *_ in rows],
+            "token": [_label_token(tokens, index) for _, index, *_ in rows],
+            "after": [_join_context(tokens[index + 1 : index + 1 + AFTER]) for _, index, *_ in rows],
             "p dense": np.exp([-dense_loss for *_, dense_loss, _ in rows]),
             "p pruned": np.exp([-pruned_loss for *_, pruned_loss in rows]),
             "position": [int(index) for _, index, *_ in rows],
@@ -119,18 +119,18 @@ def worst_tokens(tokens: Sequence[Token], dense: Array, pruned: Mapping[str, Arr
     )
 
 
-def _context(tokens: Sequence[Token]) -> str:
+def _join_context(tokens: Sequence[Token]) -> str:
     return readable("".join(token.text for token in tokens)).replace("\n", "↵")
 
 
-def _token_label(tokens: Sequence[Token], index: int) -> str:
+def _label_token(tokens: Sequence[Token], index: int) -> str:
     """Return the label of a token in a table; for a split character, the character and the number of the token."""
     token = tokens[index]
     text = visible(tokens[index - token.part + 1].text).rstrip("\n")
     return text if token.parts == 1 else f"{text} {token.part}/{token.parts}"
 
 
-def _sign(character: str) -> str:
+def _replace_control(character: str) -> str:
     kind = unicodedata.category(character)
     if character in "\n\t" or character in _JOINERS:
         return character

@@ -49,10 +49,10 @@ BEST, SECOND = "★", "☆"
 OPEN = "open"
 """verdict if there is no winner"""
 FAR = 0.1
-"""relative increase of perplexity by FLAP's bias from which FLAP without bias is reported too"""
+"""relative increase of perplexity by FLAP's bias above which FLAP without bias is reported too"""
 _BIAS = " FLAP's bias is the mean activation on its calibration text. It hurts on texts with other means."
 MANY = 10.0
-"""relative increase of perplexity from which it is written as a multiple"""
+"""relative increase of perplexity above which the increase is written as a multiple"""
 COST_DIGITS = 3
 """decimals of a relative cost for display and comparison"""
 ALIKE = 0.02
@@ -285,18 +285,18 @@ def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int 
         return Headline(f"No pruned model is measured on {result.text}")
     dense = result.dense.cell(result.text) if result.dense else None
     retention = next(filter(np.isfinite, (cell.retention for cell in cells)), study.retention)
-    phrases = [f"{_movement(cell, dense)} with {method_label(cell.method)}" for cell in cells]
+    phrases = [f"{_describe_movement(cell, dense)} with {method_label(cell.method)}" for cell in cells]
     verb = phrases[0].split(" ")[0]
     phrases[1:] = [phrase.removeprefix(f"{verb} ") for phrase in phrases[1:]]
     text = "unseen text" if status.unseen else f"{result.text} ({status.brief})"
     sentence = f"At {percent(retention)} retention, perplexity on {text} {join_words(phrases)}"
     conclusion = "" if result.verdict == BETTER else against_best(result)
     sentences = filter(None, (sentence, conclusion, against_control(result)))
-    detail = _detail(result, status, seeds) + _repair(study) + (_BIAS if without_bias else "")
+    detail = _describe_detail(result, status, seeds) + _describe_repair(study) + (_BIAS if without_bias else "")
     return Headline(". ".join(sentences), detail, result.verdict)
 
 
-def _movement(cell: Measurement, dense: Measurement | None) -> str:
+def _describe_movement(cell: Measurement, dense: Measurement | None) -> str:
     """Describe the change from the dense model: `rises 41%`; without a dense model, the perplexity itself."""
     change = difference(cell, dense).change if dense else math.nan
     if not math.isfinite(change):
@@ -342,7 +342,10 @@ def compare_runs(first: MethodResult, second: MethodResult, text: str, names: Se
 
 
 def against_control(result: Opponents) -> str:
-    """Report, without a full stop, that the best control is as good as GPrune or better; else an empty string."""
+    """Return a sentence, without a full stop, about a control that is at least as good as GPrune.
+
+    Else an empty string.
+    """
     if result.control is None or result.missing:
         return ""
     gap = result.difference(result.control)
@@ -353,7 +356,7 @@ def against_control(result: Opponents) -> str:
     return f"A control {verb}: {method_label(result.control.method)} ({change} perplexity)"
 
 
-def _detail(result: Opponents, status: HoldoutStatus, seeds: int) -> str:
+def _describe_detail(result: Opponents, status: HoldoutStatus, seeds: int) -> str:
     lines = [line for line in (result.dense, *result.rivals, result.gprune) if line is not None]
     cells = [line.cell(result.text) for line in lines]
     values = ", ".join(f"{method_label(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
@@ -373,7 +376,7 @@ def _detail(result: Opponents, status: HoldoutStatus, seeds: int) -> str:
     return f"{detail} GPrune against {'; '.join(intervals)} ({caption})." if intervals else detail
 
 
-def _repair(study: Study) -> str:
+def _describe_repair(study: Study) -> str:
     """Return a sentence on the repair that a study applies to every method; empty if there is none."""
     label = repair_label(study)
     if not label:
@@ -455,8 +458,8 @@ def agreement_finding(record: Agreement) -> str:
     if text_ari is None or seed_ari is None:
         return f"{agreement_title(record)}."
     gap = text_ari[0] - seed_ari
-    more = "about as much as" if abs(gap) < ALIKE else "more than" if gap < 0 else "less than"
-    return f"Changing the calibration text changes the modules {more} changing the seed. {agreement_title(record)}."
+    relation = "about as much as" if abs(gap) < ALIKE else "more than" if gap < 0 else "less than"
+    return f"Changing the calibration text changes the modules {relation} changing the seed. {agreement_title(record)}."
 
 
 def adaptation_finding(counts: Counts) -> str:
@@ -539,14 +542,14 @@ def checks(
     """
     limit, samples = study.evaluation.windows, study.calibration.samples
     return [
-        _budget_check(study.retention, masks),
-        *([] if effect is None else _effect_checks(effect)),
-        *_recorded_check(recorded),
-        _text_check(statuses),
+        _check_budget(study.retention, masks),
+        *([] if effect is None else _check_effects(effect)),
+        *_check_recorded(recorded),
+        _check_texts(statuses),
         _check("Seeds", ", ".join(map(str, seeds[1:] and seeds or ("one",))), len(seeds) > 1, "no spread over seeds"),
         _check("Windows", "all" if limit is None else f"at most {limit} of each text", limit is None),
         _check("Calibration", f"{samples} sequences of each text", samples >= PAPER_SAMPLES, f"paper: {PAPER_SAMPLES}"),
-        _code_check(record.get("provenance") or {}),
+        _check_code(record.get("provenance") or {}),
     ]
 
 
@@ -554,7 +557,7 @@ def _check(name: str, value: str, passes: bool, caveat: str = "") -> Check:
     return Check(name, value if passes or not caveat else f"{value} ({caveat})", "pass" if passes else "warn")
 
 
-def _budget_check(target: float, masks: Mapping[str, PruningMasks]) -> Check:
+def _check_budget(target: float, masks: Mapping[str, PruningMasks]) -> Check:
     if not masks:
         return Check("Retention", "no masks yet", "unknown")
     worst = max(masks, key=lambda name: abs(masks[name].retention - target))
@@ -563,7 +566,7 @@ def _budget_check(target: float, masks: Mapping[str, PruningMasks]) -> Check:
     return _check("Retention", value, not gap, "budgets differ")
 
 
-def _effect_checks(effect: AblationEffect) -> list[Check]:
+def _check_effects(effect: AblationEffect) -> list[Check]:
     share, drift = effect.decisions_changed["RASA"], effect.drift_explained
     variance = f"explain {percent(drift.modules)} of the rank drift’s variance, random modules {percent(drift.random)}"
     return [
@@ -577,7 +580,7 @@ def _effect_checks(effect: AblationEffect) -> list[Check]:
     ]
 
 
-def _recorded_check(recorded: Mapping[str, str]) -> list[Check]:
+def _check_recorded(recorded: Mapping[str, str]) -> list[Check]:
     """Return the check of the paper's claims on other models."""
     outcomes = {claim: recorded[claim] for claim in _PAPER_CLAIMS if claim in recorded}
     value = "; ".join(f"“{claim}” – {result}" for claim, result in outcomes.items())
@@ -586,7 +589,7 @@ def _recorded_check(recorded: Mapping[str, str]) -> list[Check]:
     return [_check("Other models", value, hold)] if outcomes else []
 
 
-def _text_check(statuses: Mapping[str, HoldoutStatus]) -> Check:
+def _check_texts(statuses: Mapping[str, HoldoutStatus]) -> Check:
     if not statuses:
         return Check("Evaluation texts", "none", "unknown")
     groups: dict[str, list[str]] = {}
@@ -599,7 +602,7 @@ def _text_check(statuses: Mapping[str, HoldoutStatus]) -> Check:
     return _check("Evaluation texts", value, passes, caveat)
 
 
-def _code_check(provenance: Mapping[str, Any]) -> Check:
+def _check_code(provenance: Mapping[str, Any]) -> Check:
     if package := provenance.get("package"):
         return Check("Code", f"installed package {provenance.get('gprune')}, contents {package}", "pass")
     if not provenance.get("commit"):

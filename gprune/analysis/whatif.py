@@ -78,7 +78,7 @@ def prepare(
 
 
 class Loads(Protocol):
-    """A run whose results can be loaded by their declarations."""
+    """Protocol of a run whose results can be loaded by their declarations."""
 
     @property
     def study(self) -> Study:
@@ -144,8 +144,8 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
         return f"{entry.label} is scored on {study.baselines.taylor_text}, whichever text is chosen"
     if scoring == ADAPTED and (entry.decision not in ("flap", "uniform") or entry.metric != study.metric):
         return f"adapted scores exist for {study.metric} only, which {entry.label} does not use"
-    stage = stages.masks(_variant(results.graph, study.retention, scoring), entry.masks)
-    missing = _first_missing(results, stage)
+    stage = stages.masks(_change_study(results.graph, study.retention, scoring), entry.masks)
+    missing = _find_missing(results, stage)
     return f"{entry.label} needs “{missing}”, which is not there" if missing else ""
 
 
@@ -159,7 +159,7 @@ def decide(results: Results, method: str, retention: float, scoring: str, adapte
     reason = obstacle(results, method, scoring)
     if reason:
         raise MethodError(reason)
-    graph = _variant(results.graph, retention, scoring)
+    graph = _change_study(results.graph, retention, scoring)
     stage = stages.masks(graph, METHODS[method].masks)
     # a decision uses only the study of the run context, so no text is read
     work = stages.RunContext(graph.study, graph.inputs, Path())
@@ -169,7 +169,7 @@ def decide(results: Results, method: str, retention: float, scoring: str, adapte
     return stage.make(work, **needs)
 
 
-def _variant(graph: Graph, retention: float, scoring: str) -> Graph:
+def _change_study(graph: Graph, retention: float, scoring: str) -> Graph:
     """Return the graph of the same study at another retention, with A and B exchanged for scores on B."""
     study, inputs, letters = replace(graph.study, retention=retention), graph.inputs, graph.letters
     if scoring == AUXILIARY:
@@ -183,11 +183,11 @@ def _exchange_texts(texts: Mapping[str, str]) -> dict[str, str]:
     return {**texts, PRIMARY: texts[AUXILIARY], AUXILIARY: texts[PRIMARY]}
 
 
-def _first_missing(results: Results, stage: Stage[Any]) -> str:
+def _find_missing(results: Results, stage: Stage[Any]) -> str:
     """Return the title of a required result that can be neither loaded nor computed here; empty if there is none."""
     for need in stages.required_stages(stage):
         if not results.holds(need):
-            title = _first_missing(results, need) if _is_computable(results.graph, need) else need.title
+            title = _find_missing(results, need) if _is_computable(results.graph, need) else need.title
             if title:
                 return title
     return ""

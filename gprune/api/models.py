@@ -52,7 +52,7 @@ def build_model(
     context = RunContext(graph.study, graph.inputs, results.store.texts)
     with context.within_memory(f"the model of {method}"):
         # stages freeze their models; the caller may train this one
-        model = context.pruned(pruned).requires_grad_(True)
+        model = context.prune(pruned).requires_grad_(True)
         if pruned is None:
             return model
         figures = _card_figures(results, method, recovered)
@@ -83,7 +83,7 @@ def export(
     context = RunContext(study, graph.inputs, results.store.texts)
     on_progress(1, _STEPS, "reading the dense model and cutting")
     with context.within_memory(f"the model of {method}"):
-        model = context.pruned(replace(pruned, recovered=None))
+        model = context.prune(replace(pruned, recovered=None))
         on_progress(2, _STEPS, "writing and reading back")
         figures = _card_figures(results, method, recovered)
         checkpoint.save(

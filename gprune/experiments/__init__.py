@@ -1,1 +1,1 @@
-"""Many studies: the tables of the paper, sweeps, and the scheduler that runs them as jobs."""
+"""Runs of many studies: the tables of the paper, sweeps, and the scheduler that runs studies as jobs."""

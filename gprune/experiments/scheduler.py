@@ -1,11 +1,11 @@
-"""Run missing studies as jobs: as many at a time as the queue has slots for.
+"""Run missing studies as jobs: as many at a time as the queue has slots.
 
-Studies that measure speed run last, one at a time; the queue runs no other job of the cache beside them
+Studies that measure speed run last, one at a time. The queue runs no other job of the cache at the same time
 (gprune.jobs.queue).
 
 The schedule has no state of its own. After a restart it finds finished results in the cache and running jobs in the
-queue, and continues from there. A result that several studies need is computed once: it has a lock, and the second
-process waits for it and says so (gprune.pipeline).
+queue, and continues from there. A result that several studies need is computed once: it has a lock, and other processes
+report that they wait for it (gprune.pipeline).
 """
 
 import contextlib
@@ -31,7 +31,7 @@ INCOMPLETE = "its run ended without this result: run the command again, and see 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledStudy:
-    """A study that is to run."""
+    """A study to run, and the stage at which it ends."""
 
     study: Study
     until: str
@@ -39,7 +39,7 @@ class ScheduledStudy:
 
     @property
     def timed(self) -> bool:
-        """Return True if it measures speed, so that nothing may run at the same time."""
+        """Return True if the study measures speed, so that no other job may run at the same time."""
         return measures_speed(self.study, self.until)
 
 
@@ -48,13 +48,13 @@ E = TypeVar("E", bound=ScheduledStudy)
 
 @dataclass(frozen=True, slots=True)
 class Open(Generic[E]):
-    """A job that has not ended, and its entry."""
+    """A job that has not ended, with its entry in the schedule."""
 
     entry: E
     job: str
     """id of the job"""
     is_own: bool
-    """True if this schedule started it; other jobs are waited for, and never cancelled"""
+    """True if this schedule started the job; other jobs are never cancelled"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Status:
     done: int
     """studies that have ended"""
     total: int
-    """studies in all"""
+    """number of all studies"""
     label: str
-    """the study that runs"""
+    """label of the running study"""
     stage: str
-    """its stage, with the share that is done"""
+    """its current stage, with the finished share"""
 
 
 Watcher = Callable[[Status], None]
@@ -101,7 +101,7 @@ class Schedule(Generic[E]):
         self._reconciled = 0.0
 
     def run(self, entries: Sequence[E]) -> None:
-        """Run every entry once, in this order, those with a clock after all others.
+        """Run every entry once, in order, but entries that measure speed last.
 
         Raises JobError if the cache cannot be written, or the number of slots is not valid.
         """
@@ -113,21 +113,21 @@ class Schedule(Generic[E]):
                 while self._waiting and self._has_room(self._waiting[0]):
                     self._start(self._waiting.popleft())
                 self._poll()
-                self._watch(self._status(len(entries)))
+                self._watch(self._build_status(len(entries)))
                 if self._waiting or self._open:
                     time.sleep(POLL_SECONDS)
         except BaseException:
-            self._cancel()
+            self._cancel_jobs()
             raise
 
     def _has_room(self, entry: E) -> bool:
         if entry.timed:
             return not self._open
-        # one job more than can run is submitted, so that the queue is never empty between two polls
+        # submit one more job than can run, so that the queue is never empty between two polls
         return len(self._open) <= queue.max_jobs()
 
     def _start(self, entry: E) -> None:
-        open_job = self._already_open(entry)
+        open_job = self._find_open(entry)
         if open_job is not None:
             self._open.append(open_job)
             return
@@ -137,7 +137,7 @@ class Schedule(Generic[E]):
         job = jobs.submit(self.cache, entry.study, entry.study.name, arguments(entry.until), self._build)
         self._open.append(Open(entry, job.id, is_own=True))
 
-    def _already_open(self, entry: E) -> Open[E] | None:
+    def _find_open(self, entry: E) -> Open[E] | None:
         """Return the active job of an entry, whoever started it, or None."""
         digest = fingerprint(entry.study, arguments(entry.until))
         active = (job for job in jobs.jobs(self.cache) if job.state in ("queued", "running"))
@@ -148,7 +148,7 @@ class Schedule(Generic[E]):
             jobs.reconcile(self.cache)
             self._reconciled = time.monotonic()
         for item in list(self._open):
-            reason = self._end_reason(item)
+            reason = self._find_end_reason(item)
             if reason is None:
                 continue
             self._open.remove(item)
@@ -165,7 +165,7 @@ class Schedule(Generic[E]):
             return jobs.get(self.cache, item.job).killed
         return False
 
-    def _end_reason(self, item: Open[E]) -> str | None:
+    def _find_end_reason(self, item: Open[E]) -> str | None:
         """Return None while a job is active; afterwards the reason for its failure, or an empty text."""
         try:
             job = jobs.get(self.cache, item.job)
@@ -179,7 +179,7 @@ class Schedule(Generic[E]):
             return INTERRUPTED
         return job.error if job.state == "failed" and job.error else CANCELLED
 
-    def _status(self, total: int) -> Status:
+    def _build_status(self, total: int) -> Status:
         label = stage = ""
         left = len(self._waiting) + len(self._open)
         for item in self._open:
@@ -191,8 +191,8 @@ class Schedule(Generic[E]):
                     break
         return Status(total - left, total, label, stage)
 
-    def _cancel(self) -> None:
-        """Ask the jobs of this schedule to stop, those that wait first."""
+    def _cancel_jobs(self) -> None:
+        """Ask the jobs of this schedule to stop; waiting jobs come first."""
         for item in reversed(self._open):
             if item.is_own:
                 with contextlib.suppress(GpruneError):
@@ -200,5 +200,5 @@ class Schedule(Generic[E]):
 
 
 def arguments(until: str) -> tuple[str, ...]:
-    """Return the arguments of a study's command besides the study."""
+    """Return the command-line arguments that follow the study."""
     return "--until", until

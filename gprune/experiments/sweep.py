@@ -1,7 +1,7 @@
-"""Sweeps: read a sweep file, run the missing studies, and return the state of each.
+"""Sweeps: read a sweep file, run the missing studies, and return the state of each study.
 
-A study is done if the record of its run says so; until then its newest job gives the state. A killed job or run
-is interrupted, not failed, because it may succeed when started again.
+A study is done if the record of its run says so. Until then, its latest job determines the state. A killed job or run
+is interrupted rather than failed, because it may succeed when started again.
 """
 
 import itertools
@@ -28,7 +28,7 @@ from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.forms import Form, Listed, Rule, one_of
 
 NOT_VARIED = ("name", "group", "text_names")
-"""fields that tell no study from another: a sweep names its studies itself"""
+"""display fields, which a sweep cannot vary because it names its studies itself"""
 
 
 _TITLE = Rule(
@@ -42,76 +42,76 @@ class Variation:
     """One study of a sweep."""
 
     settings: tuple[tuple[str, Any], ...]
-    """dotted fields that the sweep varies, with their values here"""
+    """varied dotted fields with their values in this study"""
     words: str
-    """the same, for people"""
+    """`settings` as text for display"""
     study: Study
-    """what is run, named after the sweep and these words"""
+    """the study, whose name has the title of the sweep and these words"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep(Form):
-    """A study, and the values that some of its fields take."""
+    """A base study, and the values of its varied fields."""
 
     WHAT: ClassVar = "a sweep"
     title: Annotated[str, _TITLE]
-    """what it is called; the group of its studies, and the beginning of their names"""
+    """title of the sweep, which is also the group of its studies and the beginning of their names"""
     study: Study
-    """what all its studies differ from"""
+    """base study"""
     space: dict[str, Listed[Any]] = field(default_factory=dict)
-    """dotted fields of the study, and the values that each takes, every one with every other"""
+    """values of dotted fields; every combination of values is a study"""
     cases: Listed[dict[str, Any]] = ()
-    """sets of fields that are changed together, as two texts; each with every point of the space"""
+    """sets of fields that change together, such as two texts; each is combined with every combination of `space`"""
     until: Annotated[str, one_of(UNTIL)] = "perplexity"
-    """how far the studies go, one of gprune.pipeline.stages.UNTIL"""
+    """last stage of the studies, one of gprune.pipeline.stages.UNTIL"""
 
     def __post_init__(self) -> None:
-        """Check the names, and how many studies there are; their values are checked when they are made.
+        """Check the names and the number of studies; values are checked when the studies are built.
 
-        Raises SettingsError if nothing or too much is varied, or a field twice.
+        Raises SettingsError if nothing or too much is varied, or if a field is varied twice.
         """
-        require(bool(self.space or self.cases), "space", {}, "given at least one field, or cases beside it")
+        require(bool(self.space or self.cases), "space", {}, "given at least one field, unless cases are given")
         for name, values in self.space.items():
             require(bool(values), f"space[{name}]", list(values), "a list of at least one value")
         in_cases = {name for case in self.cases for name in case}
         fields = dict.fromkeys((*self.space, *in_cases))
         for name in fields:
             parent = next((field_name for field_name in fields if name.startswith(f"{field_name}.")), "")
-            require(not parent, "space", name, f"varied alone, without {parent!r}, which holds it")
+            require(not parent, "space", name, f"varied alone, without {parent!r}, which contains it")
             is_twice = name in self.space and name in in_cases
-            require(not is_twice, "space", name, "varied in the space or in the cases, not in both")
-            require(name not in NOT_VARIED, "space", name, "free to vary: studies are named by the sweep")
+            require(not is_twice, "space", name, "varied either in the space or in the cases, not in both")
+            require(name not in NOT_VARIED, "space", name, "a field that a sweep can vary: the sweep names its studies")
         limit = forms.MOST_STUDIES
         if self.count > limit:
             raise SettingsError(
-                f"the sweep makes {self.count:,} studies, of which at most {limit:,} are taken: shorten a list"
+                f"the sweep has {self.count:,} studies, more than the limit of {limit:,}: shorten a list"
             )
 
     @property
     def count(self) -> int:
-        """Return the number of its studies."""
+        """Return the number of studies of the sweep."""
         return math.prod(len(values) for values in self.space.values()) * max(1, len(self.cases))
 
     def variations(self) -> list[Variation]:
-        """Return its studies; the last field varies first.
+        """Return the studies of the sweep; the last field varies fastest.
 
-        Raises SettingsError if a field is unknown, a value is not valid, or two studies are the same.
+        Raises SettingsError if a field is unknown, a value is not valid, or two studies are equal.
         """
         axes = [[(name, value) for value in values] for name, values in self.space.items()]
         points = [(*case.items(), *point) for case in self.cases or ({},) for point in itertools.product(*axes)]
         names = [format_settings(point) for point in points]
         times = Counter(names)
-        # values that look alike, as files of one name in different folders, are written in full
+        # values with equal short forms, such as files of one name in different folders, are written in full
         names = [
             name if times[name] == 1 else format_settings(point, full=True)
             for name, point in zip(names, points, strict=True)
         ]
         labelled = enumerate(zip(points, names, strict=True), 1)
-        variations = [self._variation(number, point, name) for number, (point, name) in labelled]
+        variations = [self._build_variation(number, point, name) for number, (point, name) in labelled]
         require_distinct(variations)
         return variations
 
-    def _variation(self, number: int, settings: tuple[tuple[str, Any], ...], label: str) -> Variation:
+    def _build_variation(self, number: int, settings: tuple[tuple[str, Any], ...], label: str) -> Variation:
         try:
             study = self.study.with_settings(dict(settings))
         except SettingsError as error:
@@ -122,7 +122,7 @@ class Sweep(Form):
 
 
 def require_distinct(variations: Sequence[Variation]) -> None:
-    """Raise SettingsError if two studies are the same."""
+    """Raise SettingsError if two studies are equal."""
     by_digest: dict[str, Variation] = {}
     for variation in variations:
         first_variation = by_digest.setdefault(variation.study.digest, variation)
@@ -135,7 +135,7 @@ def require_distinct(variations: Sequence[Variation]) -> None:
 def format_settings(settings: tuple[tuple[str, Any], ...], *, full: bool = False) -> str:
     """Format dotted settings with their values for display: `drift quantile 0.85, seed 1`.
 
-    If `full`, texts keep their folders, and numbers all their digits.
+    With `full`, texts keep their folders, and numbers have all digits.
     """
     last_parts = Counter(name.rpartition(".")[2] for name, _ in settings)
 
@@ -157,14 +157,14 @@ def _format_value(value: Any, full: bool) -> str:
 
 
 def from_file(path: Path) -> Sweep:
-    """Read a sweep; a study that the file names by a path is relative to the file's folder.
+    """Read a sweep file; the path of its study is relative to the file's folder.
 
-    Raises SettingsError if the file is missing, or does not hold a valid sweep.
+    Raises SettingsError if the file is missing or does not contain a valid sweep.
     """
-    return read(path, "sweep file", lambda values: _sweep(values, path))
+    return read(path, "sweep file", lambda values: _build_sweep(values, path))
 
 
-def _sweep(values: Any, path: Path) -> Sweep:
+def _build_sweep(values: Any, path: Path) -> Sweep:
     if isinstance(values, dict):
         values = {"title": path.stem} | values
         if isinstance(values.get("study"), str):
@@ -175,7 +175,7 @@ def _sweep(values: Any, path: Path) -> Sweep:
 
 
 def _load_study(value: str, folder: Path) -> Study:
-    """Load a sweep's study: a demo by name, or a study file relative to the sweep's folder."""
+    """Return a sweep's study: a bundled study by name, or a study file relative to the sweep's folder."""
     if value in DEMOS:
         return DEMOS[value]()
     with safe_parsing.reraise_as(SettingsError):
@@ -193,20 +193,19 @@ class StudyStatus:
 
     variation: Variation
     run: str
-    """name of its run"""
+    """name of the study's run"""
     state: str
     """one of STATES"""
     words: str
-    """reason for a failure or a wait, or the present stage; may be empty"""
+    """reason for a failure or a wait, or the current stage; may be empty"""
     job: str
-    """id of its newest job; empty if it has none"""
+    """id of the latest job; empty if there is none"""
 
 
 def prepare(variations: Sequence[Variation], store: Store) -> None:
-    """Read the inputs of all studies once, so that missing ones are reported before the first study starts.
+    """Read the inputs of all studies once, so that missing inputs are reported before the first study starts.
 
-    Raises GpruneError if a model, a text or a task is missing or cannot be used; see
-    pipeline.stages.inputs.
+    Raises GpruneError if a model, a text or a task is missing or cannot be used; see pipeline.stages.inputs.
     """
     for variation in variations:
         read_inputs(variation.study, {}, store=store)
@@ -241,7 +240,7 @@ def run(
     def needed(entry: ScheduledStudy) -> bool:
         return not is_finished(entry.study, store, entry.until)
 
-    # mark killed jobs as interrupted, so that they are not taken for running ones
+    # mark killed jobs as interrupted, so that they do not count as running
     jobs.reconcile(store.root)
     entries = [ScheduledStudy(study, until) for study in unfinished_studies(variations, store, until)]
     Schedule(store.root, watch, on_end, needed, build).run(entries)
@@ -249,15 +248,15 @@ def run(
 
 
 def unfinished_studies(variations: Sequence[Variation], store: Store, until: str) -> list[Study]:
-    """Return the studies of a sweep that are not done."""
+    """Return the unfinished studies of a sweep."""
     statuses = study_statuses(variations, store, until)
     return [status.variation.study for status in statuses if status.state != DONE]
 
 
 def shared_stages(studies: Sequence[Study], store: Store, until: str) -> list[tuple[int, str]]:
-    """Return runs (index of a study, last stage) that compute stages which several studies need.
+    """Return runs, as index of a study and last stage, that compute stages which several studies need.
 
-    A run computes nothing that only its own study needs. Results that are in the cache already are left out.
+    Such a run computes nothing that only its own study needs. Results that the cache already has are skipped.
     """
     results = [opened(study, store) for study in studies]
     counts = Counter(key for result in results for key in result.missing_keys(until))
@@ -288,27 +287,27 @@ def is_finished(study: Study, store: Store, until: str) -> bool:
     results = Results(store, Graph(study, inputs, failures=runs.failures(record)))
     stages = results.plan(until)
     run_record = RunRecord(results, until, {}, missing_tasks, lambda *_: None)
-    return run_record.covers(stages) and run_record.has_all_results(stages)
+    return run_record.is_done(stages) and run_record.has_all_results(stages)
 
 
 def study_statuses(variations: Sequence[Variation], store: Store, until: str) -> list[StudyStatus]:
-    """Return the states of a sweep's studies, in their order."""
+    """Return the states of a sweep's studies, in order."""
     newest: dict[str, jobs.Job] = {}
     for job in jobs.jobs(store.root):
         newest.setdefault(job.fingerprint, job)
     return [
-        _study_status(variation, store, until, newest.get(fingerprint(variation.study, arguments(until))))
+        _read_status(variation, store, until, newest.get(fingerprint(variation.study, arguments(until))))
         for variation in variations
     ]
 
 
-def _study_status(variation: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:
+def _read_status(variation: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:
     run, job_id = run_name(variation.study), job.id if job else ""
     if (job is None or not job.active) and is_finished(variation.study, store, until):
         return StudyStatus(variation, run, DONE, "", job_id)
     if job is not None and job.state != "done":
         state = INTERRUPTED if job.killed else job.state
-        return StudyStatus(variation, run, state, _progress_words(job, store), job_id)
+        return StudyStatus(variation, run, state, _describe_progress(job, store), job_id)
     record = runs.read(store, run) or {}
     state = runs.current_state(store.root, record)
     if state and state != "done":
@@ -317,7 +316,7 @@ def _study_status(variation: Variation, store: Store, until: str, job: jobs.Job 
     return StudyStatus(variation, run, MISSING, INCOMPLETE if job is not None and state else "", job_id)
 
 
-def _progress_words(job: jobs.Job, store: Store) -> str:
+def _describe_progress(job: jobs.Job, store: Store) -> str:
     if job.state not in ("running", "cancelling"):
         return job.error
     progress = jobs.progress(store.root, job.id)

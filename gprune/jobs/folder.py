@@ -7,9 +7,9 @@
                       log.txt        standard output and error
                       speed.json     setting, machine and rows of a speed measurement
 
-The app, the command line and the job itself read and write these files and nothing else. A job is queued, running, and
-then done, failed, cancelled, or interrupted by a signal that asks its process to leave. A running job that was asked to
-stop is cancelling until its process has ended. Its state is changed only under the job's lock.
+The app, the command line and the job share only these files. A job is queued, then running, and finally done, failed,
+cancelled, or interrupted by a signal. A running job that was asked to stop is cancelling until its process has ended.
+The state is changed only under the job's lock.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ LOG = "log.txt"
 SPEEDS = "speed.json"
 LOCK = ".lock"
 ALIVE = ".alive"
-"""Locked by the process of the job as long as it lives, for readers on other hosts."""
+"""Lock that the job's process holds while it lives, for readers on other hosts."""
 
-# UTC date, UTC time, and eight digits that distinguish jobs of the same second
+# UTC date, UTC time, and eight hexadecimal digits that distinguish jobs of the same second
 ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 LOCK_SECONDS = 10.0
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -55,28 +55,28 @@ FINISHED = ("cancelled", "interrupted", "failed", "done")
 STATES = ("queued", "running", "cancelling", *FINISHED)
 REMEDY = "start it again: finished stages are kept"
 ERROR = "error: "
-"""Beginning of the line by which a command says why it failed."""
+"""Beginning of the line in which a command reports its failure."""
 LOST = "the process ended without a result (killed, out of memory, or the machine restarted)"
 DAMAGED_STATE = f"the job's {STATE} is missing or damaged; {REMEDY}"
 CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
 SPEED = "speed"
 EXPORTS = ("export", "gguf", "map")
-"""Commands that compute on the CPU and make no run."""
+"""Commands that compute on the CPU and create no run."""
 SERIES = ("sweep", "reproduce")
-"""Commands that submit jobs and hold no device."""
+"""Commands that submit jobs and need no device."""
 CPU = "cpu"
 NO_DEVICE = "none"
-"""A job that computes nothing itself, as a sweep that submits its studies."""
+"""A job that computes nothing itself, such as a sweep that submits its studies."""
 
 
 def root(cache: Path) -> Path:
-    """Return the folder of all jobs of a cache; it need not exist."""
+    """Return the folder of all jobs of a cache, which may not exist yet."""
     with safe_parsing.reraise_as(JobError):
         return safe_parsing.path(str(cache), "the cache folder").resolve() / "jobs"
 
 
 def locate(cache: Path, job_id: str) -> Path:
-    """Return the folder of one job. Raises JobError for a malformed or unknown id."""
+    """Return the folder of one job. Raises JobError for an invalid or unknown id."""
     if not ID_PATTERN.fullmatch(job_id):
         raise JobError(f"{job_id[:80]!r} is not a job id: copy one from the list of jobs, as 20260131-120000-0123abcd")
     folder = root(cache) / job_id
@@ -122,7 +122,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writable(folder: Path) -> Iterator[None]:
-    """Turn an OSError of work in a folder into a JobError that says why it cannot be written."""
+    """Turn an OSError of the block into a JobError that says why the folder cannot be written."""
     try:
         yield
     except OSError as error:
@@ -130,9 +130,9 @@ def writable(folder: Path) -> Iterator[None]:
 
 
 def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
-    """Return the last lines of a log as plain text; a redrawn progress bar counts as one line.
+    """Return the last lines of a log as plain text, at most `count` lines of its last `window` bytes.
 
-    At most `count` lines of the last `window` bytes; a missing log has no lines.
+    Every update of a progress bar replaces the line before. A missing log has no lines.
     """
     try:
         with open(path, "rb") as file:
@@ -150,12 +150,12 @@ def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
 
 
 def printable(line: str) -> str:
-    """Return a line of a log without codes that move a cursor or change colours."""
+    """Return a line of a log without terminal codes for cursor and colour."""
     return _TERMINAL_CODES.sub("", line).rstrip()
 
 
 def is_other_command(arguments: Sequence[str]) -> bool:
-    """Return True if the arguments of a job name another command than `run`."""
+    """Return True if the arguments of a job name a command other than `run`."""
     return bool(arguments) and arguments[0] in (*EXPORTS, SPEED, *SERIES)
 
 
@@ -165,7 +165,7 @@ def is_speed_command(arguments: Sequence[str]) -> bool:
 
 
 def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """Return the command line of a job: `run` with the job's study, or the command that the arguments begin with."""
+    """Return the command line of a job: `run` with the job's study, or the command at the start of the arguments."""
     if is_other_command(arguments):
         return installation.command("gprune", *arguments, "--job", str(folder))
     study, cache = str(folder / STUDY), str(folder.parents[1])
@@ -181,7 +181,9 @@ class JobState(LooseForm):
     """Machine of the process."""
     pid: int | None = None
     process_started: float | None = None
-    """Create time of the process, see `gprune.system.machine`; distinguishes later processes with its number."""
+    """Start time of the process (see `gprune.system.machine`), which distinguishes it from later processes with its
+    number.
+    """
     started: float | None = None
     """When the job left the queue."""
     ended: float | None = None
@@ -189,39 +191,42 @@ class JobState(LooseForm):
     error: str = ""
     """One sentence, empty unless failed."""
     device: str = ""
-    """GPU that the queue assigned; empty if it assigns none."""
+    """GPU that the queue assigned; empty if there is none."""
 
     @property
     def finished(self) -> bool:
-        """Return True if nothing more will happen."""
+        """Return True if the job has ended."""
         return self.state in FINISHED
 
     @property
     def killed(self) -> bool:
-        """Return True if the process ended without reporting how: the job may succeed when it is started again."""
+        """Return True if the process ended without a report; the job may succeed when started again."""
         return self.error.startswith(LOST)
 
     def elapsed_at(self, moment: float) -> float | None:
-        """Return the seconds from its start to its end, or to `moment` in seconds since 1970; None while it waits."""
+        """Return the seconds from the job's start to its end, or to the time `moment`; None while it waits.
+
+        `moment` is in seconds since 1970.
+        """
         return None if self.started is None else max(0.0, (self.ended or moment) - self.started)
 
     def with_process(self, pid: int) -> JobState:
-        """Return the same job with a process of this machine."""
+        """Return the state with a process of this machine."""
         return replace(self, pid=pid, process_started=processes.process_start(pid), host=processes.host())
 
     def ended_as(self, state: str, error: str = "") -> JobState:
-        """Return the same job, ended now."""
+        """Return the state with its end at the current time."""
         return replace(self, state=state, error=safe_parsing.sentence(error), ended=time.time())
 
     def after_death(self, reason: str) -> JobState:
-        """Return the state of a job whose process is gone; a reported end stays."""
+        """Return the state of a job whose process is gone; an end that the process has reported is kept."""
         if self.finished:
             return self
         return self.ended_as("cancelled") if self.state == "cancelling" else self.ended_as("failed", reason)
 
 
 def read_state(folder: Path) -> JobState:
-    """Return the state of a job; a damaged file reads as failed, with the reason."""
+    """Return the state of a job; a damaged file counts as a failed job, with the reason."""
     values = read_json(folder / STATE) or {}
     try:
         return JobState.parse({"state": ""} | values)
@@ -236,7 +241,7 @@ def write_state(folder: Path, state: JobState) -> None:
 
 
 def update(folder: Path, change: Callable[[JobState], JobState]) -> JobState:
-    """Change the state under the job's lock and return it. Raises JobError if it cannot be written."""
+    """Change the state under the job's lock, and return it. Raises JobError if it cannot be written."""
     with lock_folder(folder):
         before = read_state(folder)
         after = change(before)
@@ -247,7 +252,7 @@ def update(folder: Path, change: Callable[[JobState], JobState]) -> JobState:
 
 @dataclass(frozen=True, kw_only=True)
 class JobRecord(LooseForm):
-    """The fixed facts of a job in ``job.json``; times are seconds since 1970."""
+    """The constant facts of a job in ``job.json``; times are seconds since 1970."""
 
     WHAT: ClassVar = "it"
     label: str
@@ -255,17 +260,17 @@ class JobRecord(LooseForm):
     command: Listed[str]
     """Argument list of the process."""
     arguments: Listed[str]
-    """What was added to the usual command."""
+    """Arguments that were added to the default command."""
     fingerprint: str
-    """Hash of the study and the arguments: equal for jobs that do the same."""
+    """Hash of the study and the arguments, equal for jobs that do the same work."""
     asks: str = "auto"
-    """Device that it asks for, as in a study."""
+    """Requested device, as in a study."""
     timed: bool = False
-    """True if it measures speed."""
+    """True if the job measures speed."""
     run: str = ""
     """Name of the run that it computes or reads."""
     cwd: str = ""
-    """Folder in which its command was typed; empty for the usual one."""
+    """Folder in which the command was entered; empty for the default one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,35 +280,38 @@ class Job(JobRecord, JobState):
     id: str
     folder: Path
     position: int | None = None
-    """Place in the queue from 1; None unless queued."""
+    """Position in the queue from 1; None unless queued."""
 
     @property
     def exports(self) -> bool:
-        """Return True if it makes no run."""
+        """Return True if the job creates no run."""
         return is_other_command(self.arguments)
 
     @property
     def active(self) -> bool:
-        """Return True if it waits or runs."""
+        """Return True if the job waits or runs."""
         return not self.finished
 
     @property
     def elapsed(self) -> float | None:
-        """Return the seconds since it left the queue; None while it waits."""
+        """Return the seconds since the job left the queue; None while it waits."""
         return self.elapsed_at(time.time())
 
 
 def fingerprint(study: Study, arguments: Sequence[str], cwd: str = "") -> str:
-    """Return the SHA-256 of what decides the outcome of a job; the study's display name does not."""
+    """Return the SHA-256 of all inputs that determine the outcome of a job.
+
+    The study's display name is not included.
+    """
     return hashlib.sha256(json.dumps([study.digest, list(arguments), cwd]).encode()).hexdigest()
 
 
 def measures_speed(study: Study, until: str = "all") -> bool:
-    """Return True if a run of a study, as far as `until`, measures speed."""
+    """Return True if a run of a study up to `until` measures speed."""
     return study.evaluation.speed != "none" and until in ("perplexity", "all")
 
 
-def _requested_device(study: Study, arguments: Sequence[str]) -> str:
+def _parse_device(study: Study, arguments: Sequence[str]) -> str:
     if arguments and arguments[0] in SERIES:
         return NO_DEVICE
     if not is_speed_command(arguments):
@@ -314,9 +322,9 @@ def _requested_device(study: Study, arguments: Sequence[str]) -> str:
 
 
 def create(home: Path, study: Study, label: str, arguments: Sequence[str], build: CommandBuilder, cwd: str = "") -> Job:
-    """Write the folder of a new job under another name and rename it. Raises JobError if it cannot be written.
+    """Write the folder of a new job in one step. Raises JobError if it cannot be written.
 
-    `label` is by default the study's name; `build` makes the argument list from the job's folder and the arguments.
+    `label` is by default the study's name; `build` returns the argument list from the job's folder and the arguments.
     """
     created, nonce, digest = time.time(), secrets.token_hex(8), fingerprint(study, arguments, cwd)
     folder = home / (time.strftime("%Y%m%d-%H%M%S", time.gmtime(created)) + f"-{nonce[:8]}")
@@ -328,8 +336,8 @@ def create(home: Path, study: Study, label: str, arguments: Sequence[str], build
         "command": build(folder, arguments),
         "arguments": list(arguments),
         "fingerprint": digest,
-        "asks": _requested_device(study, arguments),
-        # so that readers need not open the study of every job
+        "asks": _parse_device(study, arguments),
+        # stored here so that readers need not open the study of every job
         "run": run_name(study),
         "timed": is_speed_command(arguments) or (not is_other_command(arguments) and measures_speed(study, until)),
         "cwd": cwd,
@@ -348,7 +356,7 @@ def create(home: Path, study: Study, label: str, arguments: Sequence[str], build
 
 
 def read_job(folder: Path) -> Job:
-    """Return one job, without its place in the queue. Raises JobError if its record is missing or damaged."""
+    """Return one job without its position in the queue. Raises JobError if its record is missing or damaged."""
     try:
         record = JobRecord.parse(read_json(folder / JOB) or {})
     except SettingsError as error:

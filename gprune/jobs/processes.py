@@ -1,18 +1,18 @@
-"""Processes by their number, their start and their machine: a number alone is given again."""
+"""Identification of processes by number, start time and machine, because the system reuses numbers."""
 
 import os
 import platform
 
 import psutil
 
-# clock ticks of the kernel are 0.01 s; two processes of one number start far further apart
+# clock ticks of the kernel are 0.01 s; two processes with the same number start much further apart
 SAME_START_SECONDS = 0.05
 
 
 def process_start(pid: int) -> float | None:
-    """Seconds from the start of the machine to the start of a process; None if it does not run.
+    """Return the seconds from the start of the machine to the start of a process; None if it is not running.
 
-    The plain creation time of a process moves whenever the clock is corrected.
+    The creation time in wall-clock time is not used, because it changes whenever the clock is corrected.
     """
     try:
         process = psutil.Process(pid)
@@ -24,7 +24,7 @@ def process_start(pid: int) -> float | None:
 
 
 def is_alive(pid: int | None, started: float | None) -> bool:
-    """Return True if a process still runs and is the one that was started then, not a later one with its number."""
+    """Return True if the process with this number and start time is running, not a later one with its number."""
     if pid is None or started is None:
         return False
     actual = process_start(pid)
@@ -32,10 +32,10 @@ def is_alive(pid: int | None, started: float | None) -> bool:
 
 
 def host() -> str:
-    """Name of this machine, or of the container."""
+    """Return the name of this machine, or of the container."""
     return platform.node()[:200]
 
 
 def identify_process() -> dict[str, object]:
-    """Return what identifies this process: number, start and machine."""
+    """Return the identity of this process: number, start time and machine."""
     return {"pid": os.getpid(), "started": process_start(os.getpid()), "host": host()}

@@ -1,9 +1,9 @@
-"""List, submit, cancel and resume jobs, one per device at a time, and the processes of jobs on this machine.
+"""List, submit, cancel and resume jobs, run one job per device at a time, and manage their processes on this machine.
 
-Every job is a process from the moment it is submitted, in a session of its own, so that closing the tab, the app or the
-terminal does not end it. It waits for its device itself, see `gprune.jobs.worker`. ``GPRUNE_JOB_DEVICES`` names GPUs
-with one job each; a study that asks for the CPU waits for the CPU alone. Without it the machine takes one job at a
-time, or as many as ``GPRUNE_JOB_SLOTS`` says.
+Every job is a process with its own session from its submission on, so that it continues when the tab, the app or the
+terminal is closed. The process itself waits for its device, see `gprune.jobs.worker`. ``GPRUNE_JOB_DEVICES`` names
+GPUs, each for one job at a time. A study with device cpu waits for the CPU only. Without this variable the machine runs
+one job at a time, or the number in ``GPRUNE_JOB_SLOTS``.
 """
 
 import contextlib
@@ -31,18 +31,18 @@ from gprune.system.safe_parsing import quote
 SLOTS_VARIABLE = "GPRUNE_JOB_SLOTS"
 DEVICES_VARIABLE = "GPRUNE_JOB_DEVICES"
 OPEN_CHOICE = ("auto", "cuda")
-"""Devices of a study for which the queue chooses the GPU."""
+"""Values of a study's device for which the queue chooses the GPU."""
 _GPU = re.compile(r"cuda:(0|[1-9][0-9]?)", re.ASCII)
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 GRACE_SECONDS = 30.0
-"""A process that was asked to stop and still runs after this long is killed."""
+"""Seconds after which a process that was asked to stop is killed."""
 START_SECONDS = 30.0
-"""A queued job without a process is lost after this long."""
+"""Seconds after which a queued job without a process counts as lost."""
 _children: list[subprocess.Popen[bytes]] = []
 
 
 def slots() -> int:
-    """Return how many jobs run at a time if no devices are named. Raises JobError for an invalid value."""
+    """Return the number of jobs that run at a time if no devices are named. Raises JobError for an invalid value."""
     text = os.environ.get(SLOTS_VARIABLE, "1")
     if not text.isdecimal() or int(text) < 1:
         raise JobError(f"{SLOTS_VARIABLE} must be a whole number of at least 1, or not set (got {text!r})")
@@ -50,7 +50,7 @@ def slots() -> int:
 
 
 def devices() -> tuple[str, ...]:
-    """Return the named GPUs, none if slots are used. Raises JobError for an invalid value."""
+    """Return the named GPUs; empty if slots are used. Raises JobError for an invalid value."""
     text = os.environ.get(DEVICES_VARIABLE, "")
     names = tuple(text.split())
     if len(set(names)) < len(names) or not all(_GPU.fullmatch(name) for name in names):
@@ -65,20 +65,20 @@ def require_valid_devices() -> None:
     """Raise JobError if a setting is invalid or names a GPU that this machine does not have."""
     slots()
     count = len(machine.cards()) if devices() else 0
-    absent = next((name for name in devices() if _number(name) >= count), None)
+    absent = next((name for name in devices() if _device_number(name) >= count), None)
     if absent is not None:
         raise JobError(f"{DEVICES_VARIABLE} names {absent}, and this machine shows {count} GPUs: name others, or none")
 
 
 def max_jobs() -> int:
-    """Return how many jobs may run at a time."""
+    """Return the maximum number of jobs that run at a time."""
     return len(devices()) or slots()
 
 
 def device_candidates(asks: str, timed: bool) -> tuple[tuple[str, ...], int]:
-    """Return the devices or slots that a job may hold, and how many of them it needs.
+    """Return the devices or slots that a job may hold, and the number of them that it needs.
 
-    A speed measurement takes the first GPU, so that all speeds are of one device, or else all slots.
+    A speed measurement uses the first GPU, so that all speeds are of one device, or else all slots.
     """
     if asks == files.NO_DEVICE:
         return (), 0
@@ -92,19 +92,19 @@ def device_candidates(asks: str, timed: bool) -> tuple[tuple[str, ...], int]:
 
 
 def visible_device(device: str) -> dict[str, str]:
-    """Return the environment variable by which a job sees one GPU of those that this process sees."""
+    """Return the environment variable that makes only one of the GPUs of this process visible to a job."""
     if not _GPU.fullmatch(device):
         return {}
     value = os.environ.get(_VISIBLE)
     if value is None:
-        return {_VISIBLE: str(_number(device))}
+        return {_VISIBLE: str(_device_number(device))}
     names = value.split(",")
-    if _number(device) >= len(names):
+    if _device_number(device) >= len(names):
         raise JobError(f"there is no {device} among {_VISIBLE}={value}")
-    return {_VISIBLE: names[_number(device)].strip()}
+    return {_VISIBLE: names[_device_number(device)].strip()}
 
 
-def _number(device: str) -> int:
+def _device_number(device: str) -> int:
     return int(device.partition(":")[2])
 
 
@@ -138,7 +138,7 @@ def study_of(cache: Path, job_id: str) -> Study:
 
 
 def progress(cache: Path, job_id: str) -> JobProgress:
-    """Return the latest event, the time of each stage and the time left of a job."""
+    """Return the progress of a job: its latest event, the time of each stage and the time left."""
     folder = files.locate(cache, job_id)
     return measure(read_trace(folder / files.EVENTS), read_state(folder), time.time())
 
@@ -149,7 +149,7 @@ def log_tail(cache: Path, job_id: str, lines: int = 200) -> list[str]:
 
 
 def at_work(cache: Path) -> list[Job]:
-    """Return the jobs that wait or compute; those whose process is gone are left out."""
+    """Return the jobs that wait or compute, without those whose process is gone."""
     active = [job for job in jobs(cache) if job.active]
     return [job for job in active if job.pid is None or has_process(job.folder, job)]
 
@@ -164,9 +164,9 @@ def submit(
 ) -> Job:
     """Start a job, which waits until its device is free.
 
-    Returns the new job, or the active one that does the same, so that a double click is harmless. For `label` and
-    `build` see `job.create`; `cwd` is the folder in which the process starts. Raises JobError if the cache cannot
-    be written or the settings of devices are invalid.
+    Returns the new job, or an active job that does the same work, so that a double click starts only one job. For
+    `label` and `build` see `job.create`; `cwd` is the folder in which the process starts. Raises JobError if the cache
+    cannot be written or the device settings are invalid.
     """
     home = files.root(cache)
     require_valid_devices()
@@ -180,11 +180,11 @@ def submit(
         if same is not None:
             return same
         job = create(home, study, label, arguments, build, cwd)
-        _start(job)
+        _start_job(job)
     return get(cache, job.id)
 
 
-def _start(job: Job) -> None:
+def _start_job(job: Job) -> None:
     try:
         pid = start_worker(job.folder, job.cwd)
     except OSError as error:
@@ -198,8 +198,8 @@ def _start(job: Job) -> None:
 def cancel(cache: Path, job_id: str) -> Job:
     """Ask a job to stop, and return at once; completed stages are kept.
 
-    A waiting job is cancelled at once. A running one gets SIGTERM on this host, and reads its state on another. One
-    that has ended stays as it is. Raises JobError if there is no such job or its folder cannot be written.
+    A waiting job is cancelled at once. A running job on this host gets SIGTERM; on another host it finds the request in
+    its state. An ended job is not changed. Raises JobError if there is no such job or its folder cannot be written.
     """
     folder = files.locate(cache, job_id)
 
@@ -212,13 +212,13 @@ def cancel(cache: Path, job_id: str) -> Job:
 
     before, after = read_state(folder), update(folder, ask)
     if not before.finished:
-        _signal(after, signal.SIGTERM)
+        _signal_job(after, signal.SIGTERM)
     reconcile(cache)
     return get(cache, job_id)
 
 
 def resume(cache: Path, job_id: str, build: files.CommandBuilder = files.worker_command) -> Job:
-    """Submit the study of a job again; stages that had finished are taken from the cache.
+    """Submit the study of a job again; finished stages are read from the cache.
 
     Raises JobError if there is no such job, its study cannot be read, or the cache cannot be written.
     """
@@ -227,7 +227,10 @@ def resume(cache: Path, job_id: str, build: files.CommandBuilder = files.worker_
 
 
 def reconcile(cache: Path) -> None:
-    """End the jobs whose process is gone and kill those that do not stop. Raises JobError if that cannot be written."""
+    """Mark jobs whose process is gone as ended, and kill those that do not stop in time.
+
+    Raises JobError if a state cannot be written.
+    """
     reap_children()
     current_time = time.time()
     for folder in files.all_folders(files.root(cache)):
@@ -236,18 +239,18 @@ def reconcile(cache: Path) -> None:
             continue
         if has_process(folder, state):
             if state.state == "cancelling" and current_time - (state.cancel_requested or current_time) > GRACE_SECONDS:
-                _signal(state, signal.SIGKILL)
+                _signal_job(state, signal.SIGKILL)
         elif state.pid is not None or current_time - folder.stat().st_mtime > START_SECONDS:
-            update(folder, partial(JobState.after_death, reason=_last_words(folder)))
+            update(folder, partial(JobState.after_death, reason=_explain_end(folder)))
 
 
-def _signal(state: JobState, number: signal.Signals) -> None:
+def _signal_job(state: JobState, number: signal.Signals) -> None:
     if state.pid is not None and state.host == processes.host():
         signal_process(state.pid, state.process_started, number)
 
 
-def _last_words(folder: Path) -> str:
-    """Return why a process that reported no end has ended: the error that its log ends with, or that it was lost."""
+def _explain_end(folder: Path) -> str:
+    """Return the reason why a process ended without a report: the error at the end of its log, or that it was lost."""
     line = next(iter(files.last_lines(folder / files.LOG, 1)), "")
     if line.startswith(ERROR):
         return line.removeprefix(ERROR)
@@ -255,10 +258,10 @@ def _last_words(folder: Path) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a job: threads, and a log that is UTF-8 and unbuffered."""
+    """Return the environment of a job: number of threads, and an unbuffered log in UTF-8."""
     values = {**os.environ, machine.THREADS_VARIABLE: machine.threads()}
     if installation.CHILD_FOLDER is not None:
-        # a checkout, for jobs that start in another folder
+        # the path of a checkout, for jobs that start in another folder
         paths = (str(installation.CHILD_FOLDER), os.environ.get("PYTHONPATH", ""))
         values["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     return values | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
@@ -281,21 +284,24 @@ def start_worker(folder: Path, cwd: str = "") -> int | None:
 
 
 def reap_children() -> None:
-    """Collect ended children, so that none stays a zombie."""
+    """Collect ended child processes, so that none remains a zombie."""
     _children[:] = [process for process in _children if process.poll() is None]
 
 
 def has_process(folder: Path, state: JobState) -> bool:
-    """Return True if the process of a job lives: by its number and create time here, by its lock on another host."""
+    """Return True if the process of a job is running.
+
+    This is known from its number and create time on this host, and from its lock on another host.
+    """
     if state.host in ("", processes.host()):
         return processes.is_alive(state.pid, state.process_started)
     return is_locked(folder / files.ALIVE)
 
 
 def try_lock(path: Path) -> int | None:
-    """Return a descriptor that holds the lock of a file until the process ends, or None if another holds it.
+    """Return a descriptor that holds a file's lock until the process ends, or None if another process holds it.
 
-    The descriptor passes to a program that takes the place of this one. Raises JobError on a disk without locks.
+    A program that replaces this process inherits the descriptor. Raises JobError if the disk has no locks.
     """
     with files.writable(path.parent):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -311,7 +317,7 @@ def try_lock(path: Path) -> int | None:
 
 
 def signal_process(pid: int, started: float | None, number: signal.Signals) -> None:
-    """Signal a process, with its whole group if it leads one; do nothing if it is gone."""
+    """Send a signal to a process, and to its whole group if it leads one; do nothing if it is gone."""
     if not processes.is_alive(pid, started):
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,10 +1,10 @@
-"""Progress of a job: written by its process, with its end and its cancellation, and read with the time of each stage.
+"""Write the progress, the end and the cancellation of a job in its process, and read them with the time of each stage.
 
     with JobReporter(folder) as report:
         run(study, on_progress=report)        # report(stage, done, total, message)
 
-A full disk loses progress lines, not the run. The time left of a run is estimated by `pipeline.eta`, which knows what
-its stages cost.
+On a full disk, progress lines are lost, but the run continues. `pipeline.eta` estimates the time left of a run from
+the costs of its stages.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from gprune.system.progress import Waiting
 from gprune.system.safe_parsing import sentence
 
 EVENT_SECONDS = 0.3
-"""Seconds between two progress lines of a stage, except for its first and its last."""
+"""Minimum number of seconds between two progress lines of a stage, except for its first and last line."""
 CHECK_SECONDS = 0.5
-"""Seconds between two looks whether the job was cancelled."""
+"""Seconds between two checks whether the job was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class Event:
     """Steps of the stage; 0 if unknown."""
     message: str
     waits: bool = False
-    """True if it waits for another run."""
+    """True if the job waits for another run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The events of a job, reduced to what is displayed."""
+    """The events of a job, reduced to the displayed ones."""
 
     spans: tuple[tuple[str, float], ...] = ()
-    """(stage, seconds since 1970 of its first event); a stage may return."""
+    """(stage, seconds since 1970 of its first event); a stage may occur several times."""
     last: Event | None = None
 
 
@@ -74,12 +74,12 @@ class JobProgress:
     """Progress of a job at one moment."""
 
     stage: str = ""
-    """Present stage; empty before the first event."""
+    """Current stage; empty before the first event."""
     done: int = 0
     total: int = 0
     message: str = ""
     waits: str = ""
-    """What it waits for while another run computes what it needs; else empty."""
+    """Reason for waiting while another run computes a needed result; else empty."""
     elapsed: float | None = None
     """Seconds since the job left the queue; None while it waits."""
     stages: tuple[StageTime, ...] = ()
@@ -87,12 +87,12 @@ class JobProgress:
 
     @property
     def fraction(self) -> float:
-        """Return the finished share of the present stage, in [0, 1]; 0 if unknown."""
+        """Return the finished share of the current stage, in [0, 1]; 0 if unknown."""
         return min(1.0, max(0.0, self.done / self.total)) if self.total > 0 else 0.0
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a job's events; damaged lines are skipped, a missing file has none."""
+    """Return the trace of a job's events file; damaged lines are skipped, and a missing file has none."""
     try:
         stat = path.stat()
         return _read_trace(path, stat.st_size, stat.st_mtime_ns)
@@ -102,9 +102,9 @@ def read_trace(path: Path) -> Trace:
 
 @lru_cache(maxsize=256)
 def _read_trace(path: Path, size: int, modified: int) -> Trace:
-    # size and time are the key of the cache: finished jobs are read once
+    # size and time are part of the cache key, so finished jobs are read once
     lines = path.read_bytes()[:size].split(b"\n")
-    # what follows the last line break is still being written
+    # the text after the last line break is still being written
     events = [event for line in lines[:-1] if (event := parse_event(line)) is not None]
     spans: list[tuple[str, float]] = []
     for event in events:
@@ -122,16 +122,16 @@ def parse_event(line: bytes) -> Event | None:
 
 
 def measure(trace: Trace, state: JobState, current_time: float) -> JobProgress:
-    """Combine a job's events and state; `current_time` is in seconds since 1970."""
+    """Return the progress of a job from its events and state; `current_time` is in seconds since 1970."""
     elapsed, event = state.elapsed_at(current_time), trace.last
     if event is None:
         return JobProgress(elapsed=elapsed)
-    stages = _stage_times(trace.spans, state, state.ended or current_time)
+    stages = _compute_stage_times(trace.spans, state, state.ended or current_time)
     waits = event.message if event.waits else ""
     return JobProgress(event.stage, event.done, event.total, event.message, waits, elapsed, stages)
 
 
-def _stage_times(spans: Sequence[tuple[str, float]], state: JobState, end: float) -> tuple[StageTime, ...]:
+def _compute_stage_times(spans: Sequence[tuple[str, float]], state: JobState, end: float) -> tuple[StageTime, ...]:
     rows: dict[str, StageTime] = {}
     for (stage, start), (_, stop) in pairwise([*spans, ("", end)]):
         before = rows.get(stage, StageTime(stage, 0.0, "done"))
@@ -142,23 +142,23 @@ def _stage_times(spans: Sequence[tuple[str, float]], state: JobState, end: float
 
 
 class JobReporter:
-    """Write the events and the state of one job, in the process that does the work.
+    """Writes the events and the state of one job, in the process that does the work.
 
-    As a context manager it marks the job running, and on the way out done, cancelled, interrupted or failed; exceptions
-    pass through. Called with `(stage, done, total, message)` it records progress, and raises `Cancelled` once the job
-    was asked to stop.
+    As a context manager it marks the job as running, and at the end as done, cancelled, interrupted or failed;
+    exceptions are not suppressed. A call with `(stage, done, total, message)` records progress, and raises `Cancelled`
+    if the job was asked to stop.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        """Prepare to report to a job's folder; nothing is written before the `with`."""
+        """Bind the reporter to a job's folder; nothing is written before the `with` block."""
         self.folder = Path(folder).resolve()
         self._stage = ""
         self._last_event = self._last_check = -1.0
 
     def __enter__(self) -> JobReporter:
-        """Mark the job running in this process.
+        """Mark the job as running in this process.
 
-        Raises Cancelled where it was asked to stop before, JobError if the folder cannot be written.
+        Raises Cancelled if it was already asked to stop, JobError if the folder cannot be written.
         """
         with files.writable(self.folder):
             make_folder(self.folder)
@@ -169,10 +169,13 @@ class JobReporter:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Record how the run ended; an exception is not suppressed."""
-        self._change_state(lambda state: self._final_state(state, error))
+        self._change_state(lambda state: self._build_final_state(state, error))
 
     def __call__(self, stage: str, done: int, total: int, message: str = "") -> None:
-        """Record that `done` of `total` steps of a stage are finished; Cancelled where the job is to stop."""
+        """Record that `done` of `total` steps of a stage are finished.
+
+        Raises Cancelled if the job was asked to stop.
+        """
         current_time = time.monotonic()
         is_complete = 0 < total <= done
         if stage != self._stage or is_complete or current_time - self._last_event >= EVENT_SECONDS:
@@ -192,7 +195,7 @@ class JobReporter:
         started = state if state.state in ("running", "cancelling") else JobState(state="running", started=time.time())
         return started.with_process(os.getpid())
 
-    def _final_state(self, state: JobState, error: BaseException | None) -> JobState:
+    def _build_final_state(self, state: JobState, error: BaseException | None) -> JobState:
         if error is None or (isinstance(error, SystemExit) and not error.code):
             return state.ended_as("done")
         stopped = state.state == "cancelling"
@@ -215,7 +218,7 @@ def is_cancelled(folder: Path) -> bool:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an exception as one line: the project's own errors as they are, others with the name of their class."""
+    """Return an exception as one line; errors of other packages start with the name of their class."""
     if isinstance(error, GpruneError):
         return sentence(str(error))
     lines = str(error).strip().splitlines()

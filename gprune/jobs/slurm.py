@@ -1,8 +1,8 @@
-"""Submit studies to Slurm by one generated script: first what they share, then an array with one study per task.
+"""Submit studies to Slurm by one generated script: first their shared stages, then an array with one study per task.
 
 The script is submitted twice: as one job that computes the shared stages, and as an array that starts after it
-(``--dependency=afterok``). Each part runs ``gprune run``, so the runs appear in the cache as they do elsewhere. A job
-that is requeued, by Slurm or because its time limit is near, continues from the results and checkpoints in the cache.
+(``--dependency=afterok``). Each part runs ``gprune run``, so its runs appear in the cache like all others. A job that
+is requeued, by Slurm or because its time limit is near, continues from the results and checkpoints in the cache.
 """
 
 import shlex
@@ -20,7 +20,7 @@ from gprune.system.files import make_folder, write_text
 
 FOLDER, SCRIPT = "slurm", "batch.sh"
 WARNING_SECONDS = 120
-"""Slurm sends USR1 this long before the time limit."""
+"""Time before the time limit at which Slurm sends USR1."""
 
 _BODY = """
 job=$SLURM_JOB_ID
@@ -46,13 +46,13 @@ compute() {
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A script that was submitted, or that would be."""
+    """A submitted script, or with `dry_run` one that was only built."""
 
     script: str
     folder: Path
     """Folder of the script, the study files and the logs."""
     job_ids: tuple[str, ...]
-    """Numbers of the Slurm jobs: the shared stages where there are any, then the array."""
+    """Numbers of the Slurm jobs: the job of the shared stages if there are any, then the array."""
 
 
 def submit_array(
@@ -68,10 +68,10 @@ def submit_array(
 
     Args:
         cache: Folder of results on a file system that the nodes share.
-        studies: One task of the array each.
+        studies: The studies, each a task of the array.
         until: The last stage of every study, one of ``gprune.pipeline.stages.UNTIL``.
         shared: Index of a study and how far it runs, for the job before the array.
-        options: Further options of ``sbatch``, as a shell would read them.
+        options: Additional options of ``sbatch`` in shell syntax.
         dry_run: Only build the script; write and submit nothing.
 
     Raises:
@@ -84,14 +84,14 @@ def submit_array(
     try:
         make_folder(folder)
         for index, study in enumerate(studies):
-            write_text(_study_file(folder, index), study.to_json())
+            write_text(_study_path(folder, index), study.to_json())
         write_text(folder / SCRIPT, script)
     except OSError as error:
         raise JobError(f"{folder} cannot be written ({error.strerror or error})") from error
-    job_ids = [_submit([], folder)] if shared else []
+    job_ids = [_submit_script([], folder)] if shared else []
     dependency = [f"--dependency=afterok:{job_ids[0]}", "--kill-on-invalid-dep=yes"] if shared else []
     try:
-        job_ids.append(_submit([f"--array=0-{len(studies) - 1}", *dependency], folder))
+        job_ids.append(_submit_script([f"--array=0-{len(studies) - 1}", *dependency], folder))
     except JobError:
         for job_id in job_ids:
             subprocess.run(["scancel", job_id], check=False)
@@ -102,7 +102,7 @@ def submit_array(
 def build_script(
     folder: Path, cache: Path, count: int, until: str, shared: Sequence[tuple[int, str]], options: Sequence[str]
 ) -> str:
-    """Return the batch script; every path in it is quoted."""
+    """Return the batch script, with every path quoted."""
     # sbatch reads % in the name of a file as the start of a placeholder
     log = str(folder).replace("%", "%%") + "/log-%j.txt"
     lines = ["#!/bin/bash", "#SBATCH --job-name=gprune --requeue --open-mode=append"]
@@ -118,11 +118,11 @@ def build_script(
     lines.append(f'    compute {shlex.quote(str(folder))}/study-"$SLURM_ARRAY_TASK_ID".json {shlex.quote(until)}')
     lines += ["    exit", "fi"]
     for index, end in shared:
-        lines.append(f"compute {shlex.quote(str(_study_file(folder, index)))} {shlex.quote(end)}")
+        lines.append(f"compute {shlex.quote(str(_study_path(folder, index)))} {shlex.quote(end)}")
     return "\n".join(lines) + "\n"
 
 
-def _study_file(folder: Path, index: int) -> Path:
+def _study_path(folder: Path, index: int) -> Path:
     return folder / f"study-{index}.json"
 
 
@@ -137,7 +137,7 @@ def _split_options(options: str) -> list[str]:
     return words
 
 
-def _submit(arguments: Sequence[str], folder: Path) -> str:
+def _submit_script(arguments: Sequence[str], folder: Path) -> str:
     """Return the number of the submitted job."""
     if shutil.which("sbatch") is None:
         raise JobError("this machine has no Slurm client (no sbatch on PATH): submit from a login node")

@@ -1,7 +1,7 @@
 """Process of one job: ``python -m gprune.jobs.worker FOLDER`` waits for a device and becomes the job's command.
 
-It holds the lock of the device, which the command inherits, so that the system frees the device when the command ends,
-whatever ends it. Of the jobs that wait for the same device the oldest comes first.
+It holds the lock of the device. The command inherits the lock, so the system frees the device when the command ends,
+for whatever reason. Of the jobs that wait for the same device, the oldest starts first.
 """
 
 import os
@@ -23,7 +23,7 @@ POLL_SECONDS = 0.3
 
 
 def run_job(folder: Path) -> None:
-    """Wait for a device and replace this process by the job's command. Raises GpruneError if that is impossible."""
+    """Wait for a device and replace this process by the job's command. Raises GpruneError if this fails."""
     queue.try_lock(folder / files.ALIVE)
     update(folder, lambda state: state.with_process(os.getpid()))
     job = read_job(folder)
@@ -41,7 +41,7 @@ def run_job(folder: Path) -> None:
 
 
 def wait_for_device(job: Job) -> str:
-    """Return the device or slot that the job holds from now on; empty if it needs none."""
+    """Wait until a device or slot is free, and return its name; empty if the job needs none."""
     names, count = queue.device_candidates(job.asks, job.timed)
     paths = {name: lock_path(job.folder.parent, name) for name in names}
     while count:
@@ -61,7 +61,7 @@ def wait_for_device(job: Job) -> str:
 
 
 def lock_path(home: Path, name: str) -> Path:
-    """Return the lock of a device or slot: one per user where it holds a GPU, one per cache otherwise."""
+    """Return the lock file of a device or slot, which all caches of a user share for a GPU; a slot is per cache."""
     visible = queue.visible_device(name)
     if name == files.CPU or not (visible or machine.cards()):
         return home / f".device-{processes.host()}-{name}"

@@ -1,4 +1,4 @@
-"""Stages of a study, their results in a cache, and the runs that compute them."""
+"""Stages of a study, the cache with their results, and the runs that compute them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Load `run` and `opened` at their first use: the app reads runs without what computes them."""
+    """Import `run` and `opened` on first use, because the app only reads runs and needs no code that computes them."""
     if name not in ("run", "opened"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from gprune.pipeline import running

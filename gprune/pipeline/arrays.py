@@ -1,4 +1,4 @@
-"""Every result array of a study under documented names, for people who go on in a notebook.
+"""Export of a study's result arrays under documented names, for analysis in a notebook.
 
 The names and their shapes are listed in docs/python.md.
 """
@@ -18,9 +18,9 @@ from gprune.system.files import replace_file, require_place
 
 
 def check_target(path: Path) -> None:
-    """Refuse a target that cannot be written, before hours of work are spent.
+    """Raise SettingsError if the target file cannot be written, before hours of work are spent.
 
-    Raises SettingsError if the name does not end in .npz, or its folder does not exist.
+    The name must end in .npz, and its folder must exist.
     """
     if path.suffix != ".npz":
         raise SettingsError(f"the file name must end in .npz (got {str(path)!r})")
@@ -30,8 +30,8 @@ def check_target(path: Path) -> None:
 def collect_arrays(results: Results) -> dict[str, Array]:
     """Return the arrays of a study by documented name.
 
-    Those of modules and learning are there only where GPrune was among the methods, and masks only of methods
-    that could run.
+    Arrays of modules and learning exist only if GPrune is among the methods. Masks exist only for methods that could
+    run.
     """
     arrays: dict[str, Array] = {}
     for role in stages.PAIR:
@@ -44,7 +44,7 @@ def collect_arrays(results: Results) -> dict[str, Array]:
     arrays["resample_drift_auxiliary"] = drift.resample_auxiliary
     has_learning = "gprune" in results.graph.study.methods
     if has_learning:
-        arrays |= _module_arrays(results)
+        arrays |= _collect_module_arrays(results)
     cutting = (METHODS[name] for name in results.graph.study.methods)
     for name in dict.fromkeys(method.masks for method in cutting if method.decision != "none"):
         if results.has(stages.masks, name):
@@ -58,7 +58,7 @@ def collect_arrays(results: Results) -> dict[str, Array]:
     return arrays
 
 
-def _module_arrays(results: Results) -> dict[str, Array]:
+def _collect_module_arrays(results: Results) -> dict[str, Array]:
     partition = results.get(stages.partition)
     modules, adapted = results.get(stages.modules), results.get(stages.adapted_scores)
     return {
@@ -78,9 +78,9 @@ def _module_arrays(results: Results) -> dict[str, Array]:
 
 
 def write(results: Results, path: Path) -> tuple[str, ...]:
-    """Write the arrays of a study, masks included, to an .npz file, whole or not at all; return their names.
+    """Write the arrays of a study, masks included, to an .npz file and return their names.
 
-    An existing file is replaced. Raises StoreError if it cannot be written.
+    The file appears only when it is complete, and replaces an existing one. Raises StoreError if it cannot be written.
     """
     arrays: dict[str, Any] = collect_arrays(results)
     try:

@@ -1,7 +1,7 @@
 """Disk use of a cache: which runs need which results, what can be removed, and whether results are intact.
 
-A run needs the results whose keys its record names, also where the record cannot be read otherwise; a run that
-has not finished also needs what it resumes from. While a record cannot be read, nothing counts as unneeded.
+A run needs the results whose keys its record lists, even if the rest of the record cannot be read. An unfinished run
+also needs the checkpoint from which it resumes. As long as any record cannot be read, every result counts as needed.
 """
 
 import contextlib
@@ -49,9 +49,9 @@ class RunUsage:
     """Disk use of a run in bytes."""
 
     total: int
-    """everything that it needs"""
+    """all results that it needs"""
     unshared: int
-    """what no other run needs: what is freed when the run is removed"""
+    """results that no other run needs, which are freed when the run is removed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +61,20 @@ class Overview:
     kinds: dict[str, tuple[int, int]]
     """number and size of the results, by kind"""
     runs: dict[str, RunUsage]
-    """the largest first"""
+    """by run, in order of falling size"""
     other_sizes: dict[str, int]
-    """size of everything that is not a result, by folder; `unfinished` is that of checkpoints"""
+    """size by folder of everything else; the folder `unfinished` has the checkpoints"""
     unneeded: list[CacheEntry]
-    """what no run needs"""
+    """size of the results and checkpoints that no run needs"""
 
     @property
     def total(self) -> int:
-        """Return the bytes of all entries."""
+        """Return the size of all results and checkpoints in bytes."""
         return sum(size for _, size in self.kinds.values()) + sum(self.other_sizes.values())
 
 
 def cache_entries(store: Store) -> list[CacheEntry]:
-    """Return every result and checkpoint, by kind and key; files that are being written are left out."""
+    """Return every result and checkpoint, sorted by kind and key, without files that are still being written."""
     require_folder(store.root)
     paths = [(kind, path) for kind in sorted(KINDS) for path in visible_entries(store.root / kind)]
     matches = [(kind, path, match) for kind, path in paths if (match := _ENTRY.fullmatch(path.name))]
@@ -82,8 +82,8 @@ def cache_entries(store: Store) -> list[CacheEntry]:
 
 
 def needed_by(store: Store, entries: Iterable[CacheEntry] | None = None) -> dict[tuple[str, str], set[str]]:
-    """Return the runs that need each result, by kind and key; `entries` as `cache_entries` gives them."""
-    run_keys = _run_keys(store)
+    """Return the names of the runs that need each result, by kind and key; `entries` are from `cache_entries`."""
+    run_keys = _read_run_keys(store)
     return {
         (entry.kind, entry.key): {run for run, (keys, _) in run_keys.items() if entry.key in keys}
         for entry in (cache_entries(store) if entries is None else entries)
@@ -91,7 +91,7 @@ def needed_by(store: Store, entries: Iterable[CacheEntry] | None = None) -> dict
 
 
 def overview(store: Store) -> Overview:
-    """Measure what a cache holds, and for which runs."""
+    """Return the sizes of a cache's contents, and the disk use of every run."""
     entries = cache_entries(store)
     needed_keys = needed_by(store, entries)
     kinds: dict[str, tuple[int, int]] = {}
@@ -100,7 +100,7 @@ def overview(store: Store) -> Overview:
             count, total = kinds.get(entry.kind, (0, 0))
             kinds[entry.kind] = count + 1, total + entry.size
     usage: dict[str, RunUsage] = {}
-    for run in _run_keys(store):
+    for run in _read_run_keys(store):
         files = sum(size_of(store.root / part / run) for part in (_RUNS, _EXPORTS))
         users = [(entry.size, needed_keys[entry.kind, entry.key]) for entry in entries]
         total = files + sum(size for size, names in users if run in names)
@@ -113,14 +113,14 @@ def overview(store: Store) -> Overview:
 
 
 def remove_unneeded(store: Store, entries: Iterable[CacheEntry] | None = None) -> list[CacheEntry]:
-    """Remove those of some entries, by default of all, that no run needs, and return them.
+    """Remove the entries that no run needs, by default from the whole cache, and return the removed entries.
 
-    Nothing is removed while the record of a run cannot be read. Raises StoreError if the cache cannot be written.
+    Nothing is removed if the record of a run cannot be read. Raises StoreError if the cache cannot be written.
     """
     removed_entries = []
     for entry in overview(store).unneeded if entries is None else entries:
-        # read again, because a run that has started meanwhile names its needs in its record
-        if any(fault or entry.key in keys for keys, fault in _run_keys(store).values()):
+        # read again, because a run that has started in the meantime lists its results in its record
+        if any(fault or entry.key in keys for keys, fault in _read_run_keys(store).values()):
             continue
         with explain_errors(store.root):
             if entry.suffix:
@@ -132,21 +132,21 @@ def remove_unneeded(store: Store, entries: Iterable[CacheEntry] | None = None) -
 
 
 def quarantined_results(store: Store) -> list[Path]:
-    """Return corrupt results that were moved aside; links are not followed."""
+    """Return the paths of the quarantined (corrupt) results; links are not followed."""
     folder = store.root / DAMAGED
     paths = [] if folder.is_symlink() else visible_entries(folder)
     return [path for path in paths if path.name.partition("-")[0] in KINDS]
 
 
 def unreadable_runs(store: Store) -> dict[str, str]:
-    """Return why the record of a run cannot be read, by run; the sentence begins with its file."""
-    return {run: fault for run, (_, fault) in _run_keys(store).items() if fault}
+    """Return the reason why a run's record cannot be read, by run. Each reason starts with the path of the file."""
+    return {run: fault for run, (_, fault) in _read_run_keys(store).items() if fault}
 
 
 def verify(store: Store, entries: list[CacheEntry], progress: Callable[[int, int, str], None]) -> dict[str, str]:
-    """Compare results with their SHA-256, and move corrupt ones aside.
+    """Compare results with their SHA-256 checksums, and quarantine the corrupt ones.
 
-    Returns what is wrong, by the name of an entry.
+    Returns a description of the damage by entry name.
     """
     faults = dict[str, str]()
     for number, entry in enumerate(entries, start=1):
@@ -163,7 +163,7 @@ def verify(store: Store, entries: list[CacheEntry], progress: Callable[[int, int
 
 
 def reason_to_keep(store: Store, run: str) -> str:
-    """Return why a run cannot be removed now, in one sentence; empty if it can."""
+    """Return the reason why a run cannot be removed now, as one sentence; empty if it can."""
     job = next((job for job in jobs.jobs(store.root) if job.active and job.run == run), None)
     if job is not None:
         use = "waits to compute it" if job.state == "queued" else "is at work on it"
@@ -171,18 +171,17 @@ def reason_to_keep(store: Store, run: str) -> str:
             f"the run {run!r} cannot be deleted, the job {job.id} ({job.label}) {use}: cancel that job first "
             f"(`gprune jobs cancel {job.id}`, or on the page Runs & export)"
         )
-    return _busy_reason(run) if runs.current_state(store.root, runs.read(store, run) or {}) == "running" else ""
+    return _explain_busy(run) if runs.current_state(store.root, runs.read(store, run) or {}) == "running" else ""
 
 
-def _busy_reason(run: str) -> str:
+def _explain_busy(run: str) -> str:
     return f"the run {run!r} is being computed: stop it first, then delete it"
 
 
 def remove_run(store: Store, run: str) -> int:
-    """Remove a run and the results that no other run needs; return the bytes that this frees.
+    """Remove a run with the results that no other run needs; return the freed bytes.
 
-    Raises StoreError if a process or a job uses the run, there is no such run, or the cache cannot be
-    written.
+    Raises StoreError if a process or a job uses the run, if there is no such run, or if the cache cannot be written.
     """
     folder, lock = store.folder(_RUNS, run), Lock(runs.lock_path(store.root, run))
     if not folder.exists():
@@ -190,7 +189,7 @@ def remove_run(store: Store, run: str) -> int:
     try:
         make_folder(store.root / "locks")
         is_free = lock.acquire(0)
-        reason = reason_to_keep(store, run) or ("" if is_free else _busy_reason(run))
+        reason = reason_to_keep(store, run) or ("" if is_free else _explain_busy(run))
         if reason:
             raise StoreError(reason)
         entries = cache_entries(store)
@@ -211,10 +210,10 @@ def remove_run(store: Store, run: str) -> int:
 
 
 _RunKeys = tuple[frozenset[str], str]
-"""keys that a run needs, and why its record cannot be read"""
+"""result keys that a run needs, and the reason why its record cannot be read"""
 
 
-def _run_keys(store: Store) -> dict[str, _RunKeys]:
+def _read_run_keys(store: Store) -> dict[str, _RunKeys]:
     require_folder(store.root)
     keys = {}
     for folder in visible_entries(store.root / _RUNS):
@@ -229,18 +228,18 @@ def _read_keys(path: str, changed: Stamp) -> _RunKeys:
     try:
         record = runs.load(Path(path))
     except UnreadableError as error:
-        return _keys_in(path), str(error)
-    return _keys_in(path) | (frozenset() if record.get("state") == "done" else _planned_keys(record)), ""
+        return _parse_keys(path), str(error)
+    return _parse_keys(path) | (frozenset() if record.get("state") == "done" else _derive_planned_keys(record)), ""
 
 
-def _keys_in(path: str) -> frozenset[str]:
+def _parse_keys(path: str) -> frozenset[str]:
     try:
         return frozenset(_KEY.findall(Path(path).read_text(encoding="utf-8", errors="replace")))
     except OSError:
         return frozenset()
 
 
-def _planned_keys(record: dict[str, Any]) -> frozenset[str]:
+def _derive_planned_keys(record: dict[str, Any]) -> frozenset[str]:
     try:
         return frozenset(stage.key for stage in stages_by_name(recorded_graph(record, "the record")).values())
     except GpruneError:

@@ -1,4 +1,4 @@
-"""Compute stages, each under its lock, so that processes share the work: those of a run, and results on demand."""
+"""Compute the stages of a run and results on demand, each stage under its lock, so that processes share the work."""
 
 import time
 from collections.abc import Callable
@@ -14,17 +14,17 @@ from gprune.system import machine
 from gprune.system.errors import StoreError
 from gprune.system.progress import Notice, Waiting
 
-_WAITING = Waiting("waiting for another run that computes the same")
+_WAITING = Waiting("waiting for another run that computes the same result")
 R = TypeVar("R")
 _MODEL_READERS = ("components", "repaired", "scales", "recovered")
 """kinds of stage that read the dense model"""
 
 
 class StageComputer:
-    """Computes stages of one graph; shared objects, such as the model, are loaded once."""
+    """Computes the stages of one graph, with objects such as the model loaded only once."""
 
     def __init__(self, results: Results, listener: Listener) -> None:
-        """Bind the results of a study; the listener receives progress and may raise Cancelled."""
+        """Bind the results of a study; the listener receives progress and may raise Cancelled to stop the work."""
         graph = results.graph
         self.results, self.listener = results, listener
         self.work = RunContext(graph.study, graph.inputs, results.store.texts, partial(listener, "model"))
@@ -57,7 +57,7 @@ class StageComputer:
         work.resumption = resumption = Resumption(checkpoint, work.count_cost(started), on_progress)
 
         def details() -> dict[str, Any]:
-            values = self._cost(resumption.spent) | provenance.versions()
+            values = self._format_cost(resumption.spent) | provenance.versions()
             return values | ({"notices": notices} if notices else {})
 
         with work.within_memory(stage.title):
@@ -75,14 +75,14 @@ class StageComputer:
         machine.release_free_memory()
 
     def announce(self) -> None:
-        """Do nothing; a run records that something is being computed."""
+        """Do nothing; the subclass of a run records that a computation has started."""
 
     def load(self, stage: Stage[Any]) -> Any:
-        """Return the record of a stage that another one needs."""
+        """Return the record of a stage that another stage needs."""
         return self.results.record(stage)
 
-    def _cost(self, cost: Spent) -> dict[str, Any]:
-        """Return seconds and passes of the dense model, in calibration sets."""
+    def _format_cost(self, cost: Spent) -> dict[str, Any]:
+        """Return the seconds of a stage and its passes of the dense model, in calibration sets."""
         calibration = self.results.graph.study.calibration
         tokens_in_set = calibration.samples * calibration.length
         tokens = {"forward": cost.forward, "backward": cost.backward}
@@ -93,11 +93,11 @@ class StageComputer:
 def compute_result(
     results: Results, stage: Stage[R], listener: Listener, can_compute: Callable[[Stage[Any]], bool] | None = None
 ) -> R:
-    """Return a result, computed unless the cache has it; the record of the run does not list it.
+    """Return a result from the cache, or compute it without an entry in the record of the run.
 
-    Its kind must be computed on demand, or `can_compute` must allow it. The same holds for every missing input.
-    The listener may raise Cancelled. Raises StoreError if an input is missing and must come from the run, ModelError
-    if the model is gone or has changed since the run, and what the stages raise.
+    The result's kind must be computed on demand, or `can_compute` must return True for its stage. The same applies to
+    every missing input. The listener may raise Cancelled. Raises StoreError if an input is missing that only the run
+    may compute, ModelError if the model is missing or has changed since the run, and any error of the stages.
     """
     _ensure_computed(StageComputer(results, listener), stage, can_compute or (lambda _: False))
     return results.record(stage)
@@ -109,7 +109,7 @@ def _ensure_computed(computer: StageComputer, stage: Stage[Any], can_compute: Ca
     if results.holds(stage) and (not may_compute or results.is_intact(stage)):
         return
     if not may_compute:
-        raise StoreError(f"this needs “{stage.title}”, which the run does not have: run the study first")
+        raise StoreError(f"the result “{stage.title}” is missing from the run: run the study first")
     for need in required_stages(stage):
         _ensure_computed(computer, need, can_compute)
     if stage.kind in _MODEL_READERS:

@@ -1,7 +1,7 @@
-"""Progress and time left of a run, from the seconds of the same kinds of results in the cache.
+"""Progress and time left of a run, from the seconds that the same kinds of results took in the cache.
 
-Where the cache has none of the model, the time left follows from the first batch of the run itself.
-`jobs.reporting` estimates the stage at work alone.
+If the model was never timed in this cache, the time left follows from the first batch of the run itself.
+`jobs.reporting` only estimates the current stage.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from gprune.system import machine
 
 Stages = Iterable[Stage[Any]]
 _TRUST = 0.25
-"""share of a run after which its own pace counts as much as the expectation"""
+"""share of a run after which its own speed has the same weight as the expectation"""
 _BATCHED = 2.0
-"""seconds in the table of kinds from which a stage counts as one that runs batches: the model's speed shows"""
+"""seconds in `KINDS` from which a stage has batches that show the model's speed"""
 _KIND = re.compile(rf"({'|'.join(sorted(KINDS, key=len, reverse=True))})(?![^_.])")
 """the kind at the beginning of a stage's name"""
 
@@ -36,7 +36,7 @@ class Outlook:
     share: float
     """finished share of the work, in [0, 1]"""
     left: float | None
-    """seconds left, or None if nothing is left, or no batch was timed yet"""
+    """seconds left, or None if the run is finished or no batch was timed yet"""
 
     @classmethod
     def of(
@@ -48,7 +48,7 @@ class Outlook:
         fraction: float = 0.0,
         timed: Mapping[str, float] | None = None,
     ) -> Outlook:
-        """Combine expectation and progress.
+        """Return the progress and the time left, from the expected and the elapsed seconds.
 
         Args:
             expected: seconds of every stage, in order.
@@ -56,7 +56,7 @@ class Outlook:
             elapsed: seconds since the run began.
             stage: the stage at work.
             fraction: its finished share, in [0, 1].
-            timed: seconds of this run by stage, where `expected` are proportions that no cache has measured.
+            timed: seconds of this run by stage, where `expected` has only unmeasured proportions.
         """
         parts = {name: seconds for name, seconds in expected.items() if name in finished}
         count = len(parts)
@@ -80,23 +80,23 @@ class StageTimes:
     """Seconds that stages took in earlier runs of a model."""
 
     seconds: Mapping[str, float]
-    """by the name and by the kind of stage, the latest run first; empty if no batches were timed"""
+    """seconds by the name and by the kind of stage, latest run first; empty if no batches were timed"""
     scale: float = 1.0
-    """their ratio to the table of kinds, for kinds that never ran"""
+    """ratio of these seconds to those in `KINDS`, for kinds that never ran"""
 
     @property
     def is_measured(self) -> bool:
-        """Return False if there are proportions only, because no batches of the model were timed."""
+        """Return True if batches of the model were timed; else only proportions are known."""
         return bool(self.seconds)
 
     @classmethod
     def of(cls, records: Iterable[Mapping[str, Any]], study: Study, precision: str) -> StageTimes:
-        """Read the records of runs of the study's model with as many tokens on this kind of device."""
+        """Return the stage times in records of runs with the study's model, token counts and kind of device."""
         device = "gpu" if study.device != "cpu" and machine.has_gpu() else "cpu"
         settings = (study.model, device, precision, study.calibration.samples, study.calibration.length)
         seconds = dict[str, float]()
         for record in records:
-            for name, entry in record["stages"].items() if _settings_of(record) == settings else ():
+            for name, entry in record["stages"].items() if _timing_settings(record) == settings else ():
                 if match := _KIND.match(name):
                     seconds.setdefault(name, float(entry.get("seconds") or 0.0))
                     seconds.setdefault(match[0], seconds[name])
@@ -105,18 +105,21 @@ class StageTimes:
         return cls(seconds, sum(seconds[kind] for kind in batched) / table) if batched else cls({})
 
     def of_stage(self, stage: Stage[Any]) -> float:
-        """Return the expected seconds of a stage; its proportion of the work if no batches were timed."""
+        """Return the expected seconds of a stage.
+
+        If no batches were timed, it is the stage's share of the work in arbitrary units.
+        """
         by_kind = self.seconds.get(stage.kind, self.scale * KINDS[stage.kind].seconds)
         return self.seconds.get(stage.name, by_kind)
 
     def total(self, stages: Stages) -> float | None:
-        """Return the expected seconds of stages that have no results, or None if no batches were timed."""
+        """Return the expected seconds of all stages without results, or None if no batches were timed."""
         distinct = {stage.key or stage.name: stage for stage in stages}.values()
         return sum(map(self.of_stage, distinct)) if self.is_measured else None
 
 
-def _settings_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what the seconds of a run depend on: model, device, number type and the size of the calibration sets."""
+def _timing_settings(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the settings that determine a run's seconds: model, device, number type and size of calibration sets."""
     study, provenance = record["study"], record.get("provenance") or {}
     calibration, precision = study.get("calibration") or {}, (provenance.get("inputs") or {}).get("precision")
     sizes = calibration.get("samples"), calibration.get("length")
@@ -124,7 +127,7 @@ def _settings_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def stage_times(results: Results) -> StageTimes:
-    """Read the seconds of stages from the runs of a cache."""
+    """Return the stage times in the runs of a cache."""
     records = (record for _, record in runs.read_all(results.store))
     return StageTimes.of(records, results.graph.study, results.graph.inputs.precision)
 
@@ -137,11 +140,11 @@ def missing_seconds(stages: Stages, results: Results) -> float | None:
 def expected_seconds(stages: Stages, results: Results, times: StageTimes) -> dict[str, float]:
     """Return the expected seconds of every stage of a run by name, in order; 0 for existing results.
 
-    Where no batches were timed these are proportions, as on the bundled demo.
+    If no batches were timed, the values are proportions, measured on the bundled demo.
     """
     seconds, keys = dict[str, float](), set[str]()
     for stage in stages:
-        # stages with one key are computed once
+        # stages with the same key are computed once
         is_computed = stage.key in keys or results.holds(stage)
         seconds[stage.name] = 0.0 if is_computed else times.of_stage(stage)
         keys.add(stage.key)

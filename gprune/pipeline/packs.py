@@ -1,10 +1,10 @@
-"""A run in one file: written on one machine, read on another that has neither its model nor its texts.
+"""Export of a run to one file, which another machine can read without the run's model and texts.
 
     write_pack(store, pack_contents(store, "my-run-1a2b3c4d5e"), Path("my-run.gprune.zip"))
     unpack(Path("my-run.gprune.zip"), Store(cache))
 
-A pack is a zip archive of `run.json` and `results/KIND/KEY/` with the files of each result as the store has them, of
-which `meta.json` has the SHA-256. It holds no model and no code. The same run gives the same bytes.
+A pack is a zip archive of `run.json` and `results/KIND/KEY/` with the files of each result as in the store;
+`meta.json` has their SHA-256. It holds no model and no code. The same run gives the same bytes.
 """
 
 import json
@@ -29,7 +29,7 @@ from gprune.system.safe_parsing import quote, sentence
 
 SUFFIX = ".gprune.zip"
 TEXTS, MODEL, STEP = "texts", "model", "step"
-"""why a result is left out: texts can be reconstructed from it, it is a model, or no page reads it"""
+"""reasons why a result is left out: texts can be reconstructed from it, it is a model, or no page reads it"""
 DISCLOSED = (
     "the study with the names or paths of its model and texts; SHA-256 of model, tokenizer, texts and tasks; "
     "versions of the program, its libraries and plug-ins; operating system, number of cores, peak memory, "
@@ -39,7 +39,7 @@ _RECORD_FIELDS = (
     *("run", "study", "state", "until", "error", "started", "updated", "seconds", "expected", "stages"),
     *("unavailable", "missing_tasks", "texts", "provenance", "result"),
 )
-"""fields of a run's record that a pack contains: neither its owner nor the notes of a person"""
+"""fields of a run's record that a pack contains; the owner and the user's notes are left out"""
 _RUN_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")
 _RESULT_FILE = re.compile(r"results/([a-z_]+)/([0-9a-f]{32})/([a-z_]+\.(?:npy|json))")
 
@@ -50,17 +50,17 @@ class PackContents:
 
     run: str
     record: dict[str, Any]
-    """content of its run.json"""
+    """content of the pack's run.json"""
     results: tuple[Stage[Any], ...]
-    """stages whose results are packed, by kind and key"""
+    """stages whose results are packed, sorted by kind and key"""
     left_out: dict[str, str]
-    """TEXTS, MODEL or STEP by the name of a stage whose result is not packed"""
+    """TEXTS, MODEL or STEP by the name of each stage whose result is left out"""
     texts: tuple[str, ...]
     """texts that can be reconstructed from the pack, as the study names them"""
     size: int
     """bytes of the arrays before compression"""
     missing: tuple[str, ...]
-    """titles of results that the run computed and the cache no longer has"""
+    """titles of results that the run computed but that the cache has lost"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,13 @@ class Unpacked:
     run: str
     """name of the run in the cache"""
     added: int
-    """results that were not in the cache before"""
+    """number of results that were not in the cache before"""
     present: int
-    """results that the cache had already, and that stay"""
+    """number of results that the cache already had; these are not replaced"""
 
 
 def pack_contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bool = False) -> PackContents:
-    """Choose the results of a pack; no array is read.
+    """Return the results to include in a pack; no array is read.
 
     Args:
         store: the cache.
@@ -121,7 +121,7 @@ def _reason_left_out(stage: Stage[Any], with_texts: bool, with_steps: bool) -> s
 
 
 def write_pack(store: Store, contents: PackContents, out: Path, progress: Progress = silent) -> None:
-    """Write a pack as a new file, whole or not at all.
+    """Write a pack to a new file, which appears only when it is complete.
 
     Raises:
         SettingsError: the file exists, or its folder does not.
@@ -135,7 +135,7 @@ def write_pack(store: Store, contents: PackContents, out: Path, progress: Progre
 
 
 def write_archive(store: Store, contents: PackContents, file: IO[bytes], progress: Progress = silent) -> None:
-    """Write a pack to an open file; raise StoreError if a result is missing or damaged."""
+    """Write a pack to an open file. Raises StoreError if a result is missing or damaged."""
     if contents.missing:
         raise StoreError(
             f"the result “{contents.missing[0]}” of the run is missing or damaged: run the study again, "
@@ -145,37 +145,37 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
         for number, stage in enumerate(contents.results):
             progress(number, len(contents.results), stage.title)
             folder = store.check(stage.kind, stage.key, KINDS[stage.kind].record)
-            for name in sorted(_file_names(stage.kind)):
+            for name in sorted(_list_files(stage.kind)):
                 archives.add_file(archive, folder / name, f"results/{stage.kind}/{stage.key}/{name}")
-        record = json.dumps(_packed_record(contents), indent=1, ensure_ascii=False)
+        record = json.dumps(_build_record(contents), indent=1, ensure_ascii=False)
         archive.writestr(archives.new_member(runs.RECORD), record.encode())
     progress(len(contents.results), len(contents.results), "written")
 
 
-def _packed_record(contents: PackContents) -> dict[str, Any]:
+def _build_record(contents: PackContents) -> dict[str, Any]:
     record = {name: contents.record[name] for name in _RECORD_FIELDS if name in contents.record}
     if record.get("state") in ("running", "interrupted"):
-        # no process works on the unpacked run, so it counts as cancelled
-        record |= {"state": "cancelled", "error": "it was packed before it had ended"}
+        # no process computes the unpacked run, so it counts as cancelled
+        record |= {"state": "cancelled", "error": "the run was packed before it had finished"}
     return record | {"packed": {"left_out": dict(sorted(contents.left_out.items()))}}
 
 
-def _file_names(kind: str) -> set[str]:
+def _list_files(kind: str) -> set[str]:
     record = KINDS[kind].record
     return {checksums.MANIFEST, *(f"{axis}.npy" for axis in axes_of(record))} if record else set()
 
 
 def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = silent) -> Unpacked:
-    """Read a pack into a cache: everything is checked in a temporary folder before anything becomes visible.
+    """Read a pack into a cache, after checking all of it in a temporary folder.
 
     Args:
         path: a file that `write_pack` wrote.
         store: the cache, created if it does not exist; results that it has are never replaced.
-        name: what to call the run in the cache; its own name by default.
+        name: name of the run in the cache; by default its name in the pack.
         progress: called for every result.
 
     Raises:
-        SettingsError: there is no such file, or the name cannot be one of a run.
+        SettingsError: there is no such file, or the name is not valid for a run.
         UnreadableError: the file is not a pack, is damaged, or contains unexpected files.
         StoreError: the cache holds another run of that name, or cannot be written.
     """
@@ -200,7 +200,7 @@ def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = sil
             staged = Store(staging)
             for number, (kind, key) in enumerate(results):
                 progress(number, len(results), "checking")
-                _stage_result(archive, staged, kind, key)
+                _extract_result(archive, staged, kind, key)
             added_count = store.adopt(staged, results)
             runs.save(store, run, record)
         finally:
@@ -210,21 +210,21 @@ def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = sil
 
 
 def _list_results(members: list[str]) -> list[tuple[str, str]]:
-    """Return kind and key of every result. Raises UnreadableError if the files are not those of a pack."""
+    """Return kind and key of every result. Raises UnreadableError if the archive's files are not those of a pack."""
     files = set(members)
     if runs.RECORD not in files:
         raise UnreadableError(f"the archive has no {runs.RECORD}: give a file that `gprune pack` has written")
-    results = {_result_of(name) for name in files - {runs.RECORD}}
-    complete = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _file_names(kind)} | {runs.RECORD}
+    results = {_parse_result_path(name) for name in files - {runs.RECORD}}
+    complete = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _list_files(kind)} | {runs.RECORD}
     if files != complete or len(members) != len(files):
-        raise UnreadableError(f"the pack lacks a file of a result, or has one twice: {archives.AGAIN}")
+        raise UnreadableError(f"the pack lacks a file of a result, or has a duplicate: {archives.AGAIN}")
     return sorted(results)
 
 
-def _result_of(name: str) -> tuple[str, str]:
-    """Return kind and key of the result that a file of the archive belongs to."""
+def _parse_result_path(name: str) -> tuple[str, str]:
+    """Return kind and key of the result to which an archive member belongs."""
     match = _RESULT_FILE.fullmatch(name)
-    if match is None or match[1] not in KINDS or match[3] not in _file_names(match[1]):
+    if match is None or match[1] not in KINDS or match[3] not in _list_files(match[1]):
         raise UnreadableError(f"the pack contains {quote(name)}, which is not a file of a run: do not use it")
     return match[1], match[2]
 
@@ -250,7 +250,7 @@ def _require_results_of(graph: Graph, results: list[tuple[str, str]]) -> None:
 
 
 def _require_free(store: Store, run: str, record: dict[str, Any]) -> None:
-    """Raise StoreError if the name belongs to another run; a run unpacked from the same study may be replaced."""
+    """Raise StoreError if another run has this name; a run unpacked from the same study may be replaced."""
     if not (store.folder("runs", run) / runs.RECORD).exists():
         return
     present = runs.read(store, run) or {}
@@ -261,11 +261,11 @@ def _require_free(store: Store, run: str, record: dict[str, Any]) -> None:
         )
 
 
-def _stage_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str) -> None:
-    """Extract a result to the temporary store and read it back, which checks its SHA-256."""
+def _extract_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str) -> None:
+    """Extract a result to the temporary store and read it, which checks its SHA-256."""
     folder, record = staged.folder(kind, key), KINDS[kind].record
     make_folder(folder)
-    for name in sorted(_file_names(kind)):
+    for name in sorted(_list_files(kind)):
         archives.extract_file(archive, f"results/{kind}/{key}/{name}", folder / name)
     try:
         staged.get(kind, key, record or object)

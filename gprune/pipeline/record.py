@@ -1,13 +1,13 @@
-"""The record that a run leaves (`runs/<run>/run.json`): what ran, how long it took, and how it ended.
+"""The record of a run (`runs/<run>/run.json`): its stages, their times, and how the run ended.
 
-It grows by one entry a stage, so that the app can draw what is there while the rest is still being made.
-Whether a result is valid is decided by its key alone: entries of an earlier run of the study stay only where
-the graph of today gives the same key.
+The record gets an entry after each stage, so that the app can show results while later stages are still running. A
+result is valid if its key is: entries of an earlier run of the study are kept only if the current graph gives the same
+key.
 
 One process owns a run: it holds the run's lock, computes its stages and writes its record. A second start of the study
-follows the first: it waits for the lock, then takes what is there and computes what is missing. An owner that dies
-leaves "running" behind, and readers see that its process is gone (gprune.pipeline.runs). A run all of whose results are
-there works from a cache that cannot be written.
+waits for the lock, then reuses existing results and computes the missing ones. If an owner dies, the record still says
+"running", and readers detect that its process is gone (gprune.pipeline.runs). A run with all its results also works
+from a read-only cache.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ from gprune.system.progress import Reused, Waiting
 from gprune.system.safe_parsing import sentence
 
 Listener = Callable[[str, int, int, str], None]
-"""Called with the stage's name, work done, work in all, and a message; raises Cancelled to stop."""
+"""Called with the stage's name, work done, total work, and a message; raises Cancelled to stop the run."""
 LOOK_SECONDS = 0.5
-"""seconds between two messages that a second start waits"""
+"""seconds between two waiting messages of a second start"""
 
 
 class RunRecord:
-    """The record of a run that is going on."""
+    """The record of an active run."""
 
     def __init__(
         self,
@@ -50,20 +50,20 @@ class RunRecord:
     ) -> None:
         """Read the entries of an earlier run of the study that are still valid; nothing is written.
 
-        `expected` are the seconds of every stage up to `until`, in order; `missing_tasks` says why tasks
-        cannot be measured here; the listener is called for every finished stage.
+        `expected` are the seconds of every stage up to `until`, in order. `missing_tasks` are the reasons why tasks
+        cannot be measured here. The listener is called for every finished stage.
         """
         self.results, self.until, self.expected, self.listener = results, until, expected, listener
         self.missing_tasks = missing_tasks
         self.expected_from_cache = True
-        """False if `expected` are proportions only, because this cache has no seconds of the model"""
+        """False if `expected` are only proportions, because no batches of the model were timed in this cache"""
         self.name = run_name(results.graph.study)
         self.stages: dict[str, dict[str, Any]] = {}
         self.unavailable: dict[str, dict[str, str]] = {}
-        """key of every stage that could not be computed, and the reason, by name"""
+        """key and reason of every stage that could not be computed, by stage name"""
         self.started, self._began = datetime.now(UTC), time.monotonic()
         self.read()
-        self._texts = self._descriptions()
+        self._texts = self._describe_texts()
 
     def read(self) -> None:
         """Read the record again, and keep the entries that are still valid."""
@@ -71,7 +71,7 @@ class RunRecord:
         entries, graph = previous.get("stages", {}), self.results.graph
         graphs, failures = [graph], runs.failures(previous)
         if failures:
-            # results made without failed stages are valid until these can be computed
+            # results made without the failed stages are valid until those stages can be computed
             graphs.append(Graph(graph.study, graph.inputs, failures=failures))
         valid = {(stage.name, stage.key) for graph in graphs for stage in stages_by_name(graph).values()}
         self._earlier, self._earlier_failures = (
@@ -83,8 +83,8 @@ class RunRecord:
         self.previous = previous
 
     def unmeasured_tasks(self) -> dict[str, str]:
-        """Return why tasks were not measured, by task: they have no data, or could not be answered."""
-        unmeasured, reasons, graph = dict(self.missing_tasks), self._all_failures(), self.results.graph
+        """Return the reason why a task was not measured, by task: it has no data, or a model could not answer it."""
+        unmeasured, reasons, graph = dict(self.missing_tasks), self._merge_failures(), self.results.graph
         for task, method in product(measurable(graph), graph.study.methods):
             stage = accuracy(graph, method, task)
             # the accuracy of a method that cannot run says nothing about the task
@@ -93,15 +93,15 @@ class RunRecord:
                 unmeasured.setdefault(task, reasons[stage.name]["reason"])
         return unmeasured
 
-    def _all_failures(self) -> dict[str, dict[str, str]]:
+    def _merge_failures(self) -> dict[str, dict[str, str]]:
         return self._earlier_failures | self.unavailable
 
     def leave_out(self, stage: Stage[Any], reason: str) -> None:
-        """Enter a stage that cannot be computed; nothing is written yet."""
+        """Add a stage that cannot be computed to the record; nothing is written yet."""
         self.unavailable[stage.name] = {"key": stage.key, "reason": reason}
 
-    def covers(self, stages: Iterable[Stage[Any]]) -> bool:
-        """Return True if the record, as read last, says that these stages are done."""
+    def is_done(self, stages: Iterable[Stage[Any]]) -> bool:
+        """Return True if the last read record lists all these stages as done."""
         measures_perplexity = self.until in ("perplexity", "all")
         same = (self.previous.get("study"), self.previous.get("missing_tasks"))
         return (
@@ -121,8 +121,8 @@ class RunRecord:
             for stage in stages
         )
 
-    def note(self, stage: Stage[Any], reused: bool) -> None:
-        """Enter a finished stage with the details of its result; nothing is written yet."""
+    def add_stage(self, stage: Stage[Any], reused: bool) -> None:
+        """Add a finished stage with the details of its result to the record; nothing is written yet."""
         details, facts = self.results.details(stage), ("passes", "notices")
         seconds = float(details.get("seconds") or 0.0)
         entry = {"key": stage.key, "seconds": round(seconds, 3), "reused": reused}
@@ -140,10 +140,10 @@ class RunRecord:
     def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
         """Write the record.
 
-        `state` is running, done, failed, cancelled or interrupted; an earlier `result`, what the run ends
-        with, stays when left out; `error` is one sentence, for a run that failed.
+        `state` is running, done, failed, cancelled or interrupted. `result` is the final result of the run; without
+        one, an earlier result is kept. `error` is one sentence about a failed run.
         """
-        reasons = self._all_failures()
+        reasons = self._merge_failures()
         values = {
             "run": self.name,
             "study": self.results.graph.study.to_dict(),
@@ -166,7 +166,7 @@ class RunRecord:
         }
         runs.save(self.results.store, self.name, values)
 
-    def _descriptions(self) -> dict[str, str]:
+    def _describe_texts(self) -> dict[str, str]:
         study = self.results.graph.study
         cache = self.results.store.texts
         described = {role: texts.describe(text, "calibration", cache) for role, text in roles(study).items()}
@@ -174,7 +174,7 @@ class RunRecord:
 
 
 class RunOwner:
-    """Owns one run and keeps its record, as a context manager around the work."""
+    """Context manager that owns one run while its stages are computed, and keeps its record."""
 
     def __init__(self, record: RunRecord, plan: tuple[Stage[Any], ...], listener: Listener) -> None:
         """Bind the owner to a record and a plan; nothing is written. The listener may raise Cancelled."""
@@ -182,10 +182,10 @@ class RunOwner:
         self._lock_path = runs.lock_path(record.results.store.root, record.name)
         self._lock = Lock(self._lock_path)
         self._announced = False
-        """True once this process has written the record"""
+        """True after this process has first written the record"""
 
     def __enter__(self) -> Self:
-        """Take the lock, following its holder until it is free, and mark the run as running unless it is done.
+        """Wait for the run's lock, and mark the run as running unless it is done.
 
         Raises StoreError if the record cannot be written.
         """
@@ -193,7 +193,7 @@ class RunOwner:
             self._report_waiting()
         try:
             self._record.read()
-            if not self._record.covers(self._plan):
+            if not self._record.is_done(self._plan):
                 self._save_running()
         except BaseException:
             self._lock.release()
@@ -204,7 +204,7 @@ class RunOwner:
         """Record how the run ended; an exception is not suppressed."""
         try:
             if isinstance(error, Interrupted):
-                self._save_stopped("interrupted", "its process was asked to stop; resume it to finish it")
+                self._save_stopped("interrupted", "the process was asked to stop; resume the run to finish it")
             elif isinstance(error, Cancelled | KeyboardInterrupt):
                 self._save_stopped("cancelled", "cancelled; finished stages are kept")
             elif isinstance(error, Exception):
@@ -213,17 +213,23 @@ class RunOwner:
             self._lock.release()
 
     def announce(self) -> None:
-        """Record that something is being computed, whatever the record said. Raises StoreError if it cannot."""
+        """Mark the run as running before its first computation, even if it was done before.
+
+        Raises StoreError if the record cannot be written.
+        """
         if not self._announced:
             self._save_running()
 
     def record_progress(self) -> None:
-        """Write the record after a stage has ended, unless the run was done before. Raises StoreError if it cannot."""
+        """Write the record after a stage, unless the run was already done. Raises StoreError if this fails."""
         if self._announced:
             self._save_running()
 
     def finish(self, result: dict[str, Any] | None) -> None:
-        """Record that the run is done; an earlier result stays without one. StoreError if it cannot."""
+        """Mark the run as done; without a new result, an earlier result is kept.
+
+        Raises StoreError if the record cannot be written.
+        """
         if self._announced:
             self._record.save("done", result)
 

@@ -1,7 +1,7 @@
-"""From a study to a pruned and measured model: every stage of its graph in order, through the store.
+"""Run a study: compute every stage of its graph in order, from the texts to the measured pruned models.
 
-One process owns a run, and a second start follows it (gprune.pipeline.record). Studies that need the same
-result compute it once, under its lock.
+One process owns a run, and a second start waits for it (gprune.pipeline.record). Studies that need the same result
+compute it once, under its lock.
 """
 
 import math
@@ -32,20 +32,20 @@ from gprune.system.progress import Notice
 
 
 def run(study: Study, store: Store, listener: Listener, until: str = "all", anyway: bool = False) -> dict[str, Any]:
-    """Run a study through the store.
+    """Run a study, compute its missing results in the store, and return a summary as plain JSON values.
 
-    `until` is the end of the run, one of gprune.pipeline.stages.UNTIL; `anyway` starts even if it cannot
-    fit in memory, as far as arithmetic tells; the listener receives every stage's progress and may raise
-    Cancelled. Gives settings, keys, retention, parameters, checkpoint,
-    perplexities and seconds, as plain JSON values; fields of stages that were not asked for are absent.
-    Raises GpruneError with one sentence that says what is wrong and what to do.
+    `until` is the last stage, one of gprune.pipeline.stages.UNTIL. With `anyway`, the run starts even if its memory
+    estimate exceeds the machine. The listener receives every stage's progress and may raise Cancelled.
+
+    The summary has settings, keys, retention, parameters, checkpoint, perplexities and seconds, without those of stages
+    after `until`. Raises GpruneError with one sentence that states the fault and the remedy.
     """
     if until in ("perplexity", "all"):
         study.recovery.require_installed()
     require_tasks(study)
     missing_tasks: dict[str, str] = {}
     if not is_local(study.model):
-        listener("download", 0, 1, "fetching what is not on this machine")
+        listener("download", 0, 1, "downloading the missing inputs")
     inputs = read_inputs(study, missing_tasks, store=store)
     require_all(missing_tasks)
     results = Results(store, Graph(study, inputs))
@@ -72,25 +72,26 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all", anyw
 
 
 def opened(study: Study, store: Store) -> Results:
-    """Return the results of a study, of all runs; nothing is computed or downloaded.
+    """Return the results of a study that any run has computed; nothing is computed or downloaded.
 
-    Raises GpruneError if what the study reads is not on this machine.
+    Raises GpruneError if an input of the study is not on this machine.
     """
     failures = runs.failures(runs.read(store, run_name(study)))
     return Results(store, Graph(study, read_inputs(study, download=False, store=store), failures=failures))
 
 
 class _Runner(StageComputer):
-    """Compute the missing stages of a run, and record each."""
+    """Computes the missing stages of a run, and records each of them."""
 
     def __init__(self, results: Results, record: RunRecord, owner: RunOwner) -> None:
         super().__init__(results, owner.listener)
         self.record, self.owner = record, owner
 
     def run(self, plan: tuple[Stage[Any], ...], until: str) -> None:
-        """Compute the missing stages in order; leave out a method or a task that cannot run, with what needs it.
+        """Compute the missing stages in order.
 
-        Raises MethodError if an essential stage, without which the run is for nothing, cannot be computed.
+        A method or task that cannot run is left out, with every stage that needs it. Raises MethodError if an essential
+        stage cannot be computed.
         """
         graph = self.results.graph
         essential: list[Stage[Any]] = [stages.drift(graph)]
@@ -98,16 +99,16 @@ class _Runner(StageComputer):
         self.work.missing = {stage.key for stage in plan if not self.results.holds(stage)}
         self._read_texts(plan)
         for planned in plan:
-            # a choice is declared anew without the candidates that failed
+            # a choice is declared again without its failed candidates
             stage = stages.stages_by_name(graph)[planned.name]
             if stage.key in graph.failures:
-                # the stage whose work would have yielded it has said why
+                # the failure is that of the stage that would also have computed this result
                 self.record.leave_out(stage, graph.failures[stage.key])
                 continue
             try:
                 if reason := graph.failure(*stages.required_stages(stage)):
                     raise MethodError(reason)
-                self._ensure(stage)
+                self._compute_and_record(stage)
             except (MethodError, TaskError) as error:
                 if stage in essential:
                     raise
@@ -117,7 +118,7 @@ class _Runner(StageComputer):
                 self.listener(stage.name, 1, 1, f"left out: {error}")
 
     def _read_texts(self, plan: tuple[Stage[Any], ...]) -> None:
-        """Read every text that is not there yet, so that one which the model cannot read fails before the rest."""
+        """Read every missing text first, so that a text that the model cannot read fails before other stages run."""
         texts = self.results.graph.study.evaluation.texts
         missing_stages = [stage for stage in plan if not self.results.holds(stage)]
         for stage in missing_stages:
@@ -127,9 +128,9 @@ class _Runner(StageComputer):
             if stage.kind == "overlap" and not is_sampled(text := texts[stage.id.item or 0]):
                 self.work.stream(text)
 
-    def _ensure(self, stage: Stage[Any]) -> None:
+    def _compute_and_record(self, stage: Stage[Any]) -> None:
         self.compute_if_missing(stage)
-        self.record.note(stage, reused=stage not in self.computed)
+        self.record.add_stage(stage, reused=stage not in self.computed)
         self.owner.record_progress()
 
     def announce(self) -> None:
@@ -137,11 +138,11 @@ class _Runner(StageComputer):
         self.owner.announce()
 
     def load(self, stage: Stage[Any]) -> Any:
-        """Return the record of a stage, computed again if it was damaged or removed since this run looked at it."""
+        """Return the record of a stage; it is computed again if it is damaged or was removed during this run."""
         try:
             return self.results.record(stage)
         except StoreError:
-            self._ensure(stage)
+            self._compute_and_record(stage)
             return self.results.record(stage)
 
 
@@ -149,7 +150,7 @@ class _Runner(StageComputer):
 
 
 def summarize(results: Results, plan: tuple[Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
-    """Return the result of a run."""
+    """Return a summary of a run's results."""
     graph, study, until = results.graph, results.graph.study, record.until
     unavailable = {} if until in ("drift", "adapted", "agreement") else _unavailable(results, record)
     methods = [name for name in study.methods if name not in unavailable]
@@ -162,7 +163,7 @@ def summarize(results: Results, plan: tuple[Stage[Any], ...], record: RunRecord)
             choices = {name: choice for name in methods if (choice := stages.find_choice(results, name)) is not None}
             result["choice"] = {name: _candidates(results, choice) for name, choice in choices.items()}
     if until in ("perplexity", "all"):
-        result |= _measurements(results, record, methods)
+        result |= _collect_measurements(results, record, methods)
     if until == "all" and "gprune" in methods:
         result["checkpoint"] = str(results.model_folder(stages.checkpoint(graph)))
         trained = stages.checkpoint(graph, recovery=True) if stages.recovers(study) else None
@@ -179,12 +180,12 @@ def summarize(results: Results, plan: tuple[Stage[Any], ...], record: RunRecord)
     return result
 
 
-def _measurements(results: Results, record: RunRecord, methods: list[str]) -> dict[str, Any]:
+def _collect_measurements(results: Results, record: RunRecord, methods: list[str]) -> dict[str, Any]:
     """Return perplexities, accuracies and speed of the methods that could run."""
     graph, study, values = results.graph, results.graph.study, dict[str, Any]()
     values["perplexity"] = _perplexities(results, stages.perplexity, methods)
-    answered = {name: _measured_tasks(results, record, name) for name in methods}
-    values["protocols"] = _protocols(results, answered)
+    answered = {name: _list_measured_tasks(results, record, name) for name in methods}
+    values["protocols"] = _collect_protocols(results, answered)
     overlaps = stages.holdout_statuses(results.graph, results.get)
     values["texts"] = {text: overlap.to_dict() for text, overlap in overlaps.items()}
     if study.evaluation.tasks:
@@ -194,7 +195,7 @@ def _measurements(results: Results, record: RunRecord, methods: list[str]) -> di
         }
         values["unavailable_tasks"] = record.unmeasured_tasks()
     if stages.recovers(study):
-        values["recovery"] = _recovery_results(results, record, methods)
+        values["recovery"] = _collect_recovery(results, record, methods)
     if study.evaluation.speed != "none" and stages.speed(graph).name not in record.unavailable:
         timed = results.get(stages.speed)
         values["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
@@ -206,8 +207,8 @@ def _perplexities(results: Results, declare: Any, methods: list[str]) -> dict[st
     return {name: {text: float(results.get(declare, name, text).perplexity) for text in texts} for name in methods}
 
 
-def _recovery_results(results: Results, record: RunRecord, methods: list[str]) -> dict[str, Any]:
-    """Return how every method was trained on, and the perplexities after it."""
+def _collect_recovery(results: Results, record: RunRecord, methods: list[str]) -> dict[str, Any]:
+    """Return the recovery settings of every method, and its perplexities after recovery."""
     graph, settings = results.graph, results.graph.study.recovery
     cutting = [name for name in methods if METHODS[name].decision != "none"]
     trained = [name for name in cutting if stages.recovered_weights(graph, name).name not in record.unavailable]
@@ -223,8 +224,8 @@ def _recovery_results(results: Results, record: RunRecord, methods: list[str]) -
     }
 
 
-def _protocols(results: Results, answered: dict[str, list[str]]) -> list[dict[str, Any]]:
-    """Return the protocols of all perplexities and accuracies, each once."""
+def _collect_protocols(results: Results, answered: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """Return the distinct protocols of all perplexities and accuracies."""
     graph = results.graph
     evaluation, precision = graph.study.evaluation, graph.inputs.precision
     stamps = list[protocol.Stamp]()
@@ -241,7 +242,7 @@ def _protocols(results: Results, answered: dict[str, list[str]]) -> list[dict[st
 
 
 def _candidates(results: Results, choice: Choice) -> dict[str, Any]:
-    """Return the masks and repairs that a choice was made from, the best first."""
+    """Return the masks and repairs among which a choice was made, best first."""
     rows = [
         {
             "masks": choice.masks[index],
@@ -264,7 +265,7 @@ def _finite(value: float) -> float | None:
 
 
 def _unavailable(results: Results, record: RunRecord) -> dict[str, str]:
-    """Return why methods could not run, by method."""
+    """Return the reason why a method could not run, by method."""
     names = [name for name in results.graph.study.methods if name != "dense"]
     masks = {name: stages.masks(results.graph, METHODS[name].masks).name for name in names}
     return {name: record.unavailable[stage]["reason"] for name, stage in masks.items() if stage in record.unavailable}
@@ -286,14 +287,14 @@ def sizes(results: Results, methods: list[str]) -> dict[str, Any]:
     return values | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
 
 
-def _measured_tasks(results: Results, record: RunRecord, method: str) -> list[str]:
-    """Return the tasks that could be measured on a method."""
+def _list_measured_tasks(results: Results, record: RunRecord, method: str) -> list[str]:
+    """Return the tasks that were measured on a method."""
     names = {task: stages.accuracy(results.graph, method, task).name for task in measurable(results.graph)}
     return [task for task, name in names.items() if name not in record.unavailable]
 
 
 def _accuracy_values(accuracy: Accuracy) -> dict[str, Any]:
-    """Return an accuracy as plain values, with None for a number that the task does not have."""
+    """Return an accuracy as plain values, with None for a metric that the task does not have."""
     names = ("acc", "acc_norm", "acc_error", "acc_norm_error", "chance")
     values: dict[str, Any] = {name: _finite(getattr(accuracy, name)) for name in names}
     values |= {"samples": accuracy.samples, "version": accuracy.version}

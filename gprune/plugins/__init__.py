@@ -52,67 +52,68 @@ class Measured:
         return channels.reshape(self.shape.kv_heads, self.shape.group_channels)
 
 
-def _matrix(name: str) -> Any:
-    """Return a property that reads a matrix of `LayerWeights` on every access."""
+def _matrix_property(name: str) -> Any:
+    """Return a property that reads one matrix of `LayerWeights` at every access."""
     return property(lambda weights: weights.read(name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerWeights:
-    """The weights of one layer: float32 (out, in), each read on access."""
+    """The weights of one layer: float32 (out, in) matrices, each read at access."""
 
     shape: ModelShape
     layer: int
     """index of the layer"""
     read: Callable[[str], Array]
-    """returns a matrix by its name"""
+    """returns a matrix by name"""
 
-    gate = _matrix("gate")
+    gate = _matrix_property("gate")
     """(neurons, hidden)"""
-    up = _matrix("up")
+    up = _matrix_property("up")
     """(neurons, hidden)"""
-    down = _matrix("down")
+    down = _matrix_property("down")
     """(hidden, neurons)"""
-    query = _matrix("query")
+    query = _matrix_property("query")
     """(heads * head_width, hidden)"""
-    key = _matrix("key")
+    key = _matrix_property("key")
     """(key/value groups * head_width, hidden)"""
-    value = _matrix("value")
+    value = _matrix_property("value")
     """(key/value groups * head_width, hidden)"""
-    out = _matrix("out")
+    out = _matrix_property("out")
     """(hidden, heads * head_width)"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """Numbers that a metric computes of one layer's weights, so that scoring needs no model."""
+    """Numbers that a metric computes from one layer's weights, so that scoring needs no model."""
 
     neurons: Mapping[str, Array] = field(default_factory=dict)
-    """by name, one number a neuron: (neurons,)"""
+    """arrays by name with one number per neuron: (neurons,)"""
     channels: Mapping[str, Array] = field(default_factory=dict)
-    """by name, one number an input channel of o_proj: (heads * head_width,)"""
+    """arrays by name with one number per input channel of o_proj: (heads * head_width,)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """An importance metric; its name in studies is that of its entry point.
 
-    It also brings a method of its own name: the units with the highest scores on the primary text stay. It scores
-    a text once, and hundreds of times parts of it (the resampling control of rank drift, and RASA). It gets no
-    gradients: what needs them is a `Method` with the model.
+    The metric also provides a method of the same name, which keeps the units with the highest scores on the primary
+    text. A metric scores a text once, and parts of it hundreds of times (for the resampling control of rank drift, and
+    for RASA). It gets no gradients: a score that needs them is a `Method` with the model.
     """
 
     label: str
-    """its name on pages and in tables"""
+    """label on pages and in tables"""
     neurons: Callable[[Measured], Array]
     """(neurons,) finite scores, 0 or more; higher is more important"""
     groups: Callable[[Measured], Array]
     """(key/value groups,) finite scores, 0 or more, from the inputs of o_proj"""
     weigh: Callable[[LayerWeights], Facts] | None = None
-    """computes facts of a layer's weights once for each model, where the norms of `Measured` are not enough"""
+    """computes facts of a layer's weights once per model, if the norms of `Measured` are not enough"""
     allocation: Literal["flap", "uniform"] = "flap"
-    """decision of the method of its name: one ranking of the model as in FLAP, or one ratio in every layer as in
-    Wanda-sp"""
+    """decision of the method of the same name: one ranking of the model as in FLAP, or one ratio in every layer as in
+    Wanda-sp
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +123,7 @@ class Kept:
     neurons: Array
     """(layers, neurons) bool, True = kept; at least one in every layer"""
     groups: Array
-    """(layers, key/value groups) bool, likewise"""
+    """(layers, key/value groups) bool, True = kept; at least one in every layer"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,35 +131,35 @@ class Problem:
     """The input of a method."""
 
     shape: ModelShape
-    """sizes of the dense model and weights of its units, as `gprune.records.budget` counts them"""
+    """sizes of the dense model, with the weights of its units as counted by `gprune.records.budget`"""
     retention: float
     """fraction of the decoder's linear weights to keep, in (0, 1)"""
     seed: int
     """seed of every random choice"""
     scores: tuple[UnitScores, ...] = ()
-    """scores of the primary text, or of both; none where `needs` is the model alone"""
+    """scores of the primary text, or of both texts; empty if `needs` is the model alone"""
     model: Any = None
     """the dense transformers model, in evaluation mode and frozen; it must be left unchanged. None if `needs` is
     the scores alone"""
     tokens: tuple[Array, ...] = ()
-    """(samples, length) token ids of the primary text, or of both; none without the model"""
+    """(samples, length) token ids of the primary text, or of both texts; empty without the model"""
     progress: Callable[[int, int, str], None] = lambda done, total, message: None
     """reports progress"""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A pruning method: its decision at a retention. Its name is that of its entry point."""
+    """A pruning method: its decision at a retention. Its name in studies is that of its entry point."""
 
     label: str
-    """its name on pages and in tables"""
+    """label on pages and in tables"""
     decide: Callable[[Problem], Kept]
-    """which units stay; their weights must meet the retention within one key/value group"""
+    """returns the kept units, whose weights must meet the retention within one key/value group"""
     needs: Literal["scores", "model", "both"] = "scores"
     """inputs of its decision"""
     metric: str = ""
-    """name of the metric of its scores; the study's metric where empty"""
+    """name of the metric of its scores; empty for the study's metric"""
     texts: Literal["primary", "both"] = "primary"
-    """calibration texts that it gets"""
+    """calibration texts that the method gets"""
     compensated: bool = False
-    """the mean contribution of removed units moves into the biases, as in FLAP"""
+    """whether the mean contribution of removed units is added to the biases, as in FLAP"""

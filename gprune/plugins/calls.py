@@ -24,14 +24,14 @@ from gprune.system.errors import Cancelled, PluginError
 from gprune.system.safe_parsing import sentence
 
 _COLUMNS = {"ffn": "down", "attention": "out"}
-"""part of the statistics: the projection whose inputs it measures"""
+"""part of the statistics that holds the inputs of each projection"""
 TOLERANCE = 0.005
-"""fraction of the weights by which a method may miss its retention; one key/value group may weigh more"""
+"""largest deviation from the retention, as a fraction of the weights, unless one key/value group weighs more"""
 
 
 @contextmanager
 def name_plugin(plugin: PluginInfo, action: str) -> Iterator[None]:
-    """Turn what a plug-in raises in an action, or what is wrong with its answer, into a PluginError that names it."""
+    """Turn an error of a plug-in, or an invalid answer, into a PluginError that names the plug-in and the action."""
     try:
         yield
     except (MemoryError, Cancelled):
@@ -45,33 +45,33 @@ def name_plugin(plugin: PluginInfo, action: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class MetricScorer:
-    """Score a text by a plug-in's metric. Scoring raises PluginError if the metric fails or an answer is invalid."""
+    """Scores a text by a plug-in's metric. Scoring raises PluginError if the metric fails or an answer is invalid."""
 
     plugin: PluginInfo
     metric: Metric
     statistics: ActivationStatistics
-    """of the calibration text, per shard"""
+    """statistics of the calibration text, per shard"""
     norms: WeightNorms
-    """of the columns of down_proj and o_proj"""
+    """norms of the columns of down_proj and o_proj"""
     shape: ModelShape
     facts: WeightFacts | None = None
-    """the result of `weigh_layers`, where the metric has a `weigh`"""
+    """the result of `weigh_layers`, if the metric has a `weigh`"""
 
     def units(self, shards: Sequence[int] | None = None) -> UnitScores:
         """Return the scores of every unit on the text, or on some of its shards."""
         shape = self.shape
         chosen = range(self.statistics.shards) if shards is None else shards
         neurons = self.neurons(chosen)
-        groups = self._layers("groups", self.metric.groups, "attention", shape.kv_heads, chosen)
+        groups = self._score_layers("groups", self.metric.groups, "attention", shape.kv_heads, chosen)
         # each channel has the score of its group, so that the mean of a group's channels is that score
         channels = np.repeat(groups, shape.group_channels, axis=1)
         return UnitScores(self.plugin.name, self.statistics.text, neurons, groups, channels)
 
     def neurons(self, shards: Sequence[int]) -> Array:
         """Return the (layers, neurons) scores of neurons on some shards."""
-        return self._layers("neurons", self.metric.neurons, "ffn", self.shape.neurons, shards)
+        return self._score_layers("neurons", self.metric.neurons, "ffn", self.shape.neurons, shards)
 
-    def measured(self, part: str, layer: int, shards: Sequence[int]) -> Measured:
+    def measure_layer(self, part: str, layer: int, shards: Sequence[int]) -> Measured:
         """Return the metric's input for one layer; `part` is ffn or attention."""
         statistics, index, column = self.statistics, np.asarray(shards), _COLUMNS[part]
         counts = statistics.shard_tokens[index]
@@ -88,11 +88,11 @@ class MetricScorer:
         facts = {} if self.facts is None else self.facts.of_layer(part, layer)
         return Measured(self.shape, layer, samples, int(counts.sum()), **arrays, facts=facts)
 
-    def _layers(self, unit: str, function: Any, part: str, length: int, shards: Sequence[int]) -> Array:
-        """(layers, length) scores."""
+    def _score_layers(self, unit: str, function: Any, part: str, length: int, shards: Sequence[int]) -> Array:
+        """Return (layers, length) scores."""
         scores = np.empty((self.shape.layers, length))
         for layer in range(self.shape.layers):
-            measured = self.measured(part, layer, shards)
+            measured = self.measure_layer(part, layer, shards)
             with name_plugin(self.plugin, unit):
                 name = f"the scores of {unit} in layer {layer}"
                 scores[layer] = _require_numbers(function(measured), name, length, may_be_negative=False)
@@ -100,7 +100,7 @@ class MetricScorer:
 
 
 def weigh_layers(plugin: PluginInfo, metric: Metric, layers: Sequence[LayerWeights], progress: Any) -> WeightFacts:
-    """Return the facts that a metric's `weigh` computes of every layer.
+    """Return the facts that a metric's `weigh` computes for every layer.
 
     Raises PluginError if it fails, or an answer is not valid.
     """
@@ -109,13 +109,13 @@ def weigh_layers(plugin: PluginInfo, metric: Metric, layers: Sequence[LayerWeigh
         for layer in layers:
             progress(layer.layer, len(layers), f"weights of layer {layer.layer + 1}")
             facts.append(metric.weigh(layer) if metric.weigh else Facts())
-        neurons = _stack([item.neurons for item in facts], "Facts.neurons", shape.neurons)
-        channels = _stack([item.channels for item in facts], "Facts.channels", shape.heads * shape.head_width)
+        neurons = _stack_facts([item.neurons for item in facts], "Facts.neurons", shape.neurons)
+        channels = _stack_facts([item.channels for item in facts], "Facts.channels", shape.heads * shape.head_width)
     return WeightFacts(plugin.name, tuple(facts[0].neurons), neurons, tuple(facts[0].channels), channels)
 
 
 def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks:
-    """Return a method's decision. Raises PluginError if it fails, or the answer is not valid."""
+    """Return the masks that a method decides. Raises PluginError if it fails, or the answer is not valid."""
     shape = problem.shape
     with name_plugin(plugin, "decide"):
         units = method.decide(problem)
@@ -131,8 +131,8 @@ def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks
     return PruningMasks(plugin.name, units.neurons, units.groups, reached, problem.retention)
 
 
-def _stack(facts: list[Mapping[str, Array]], name: str, length: int) -> Array:
-    """(layers, facts, length), also without facts."""
+def _stack_facts(facts: list[Mapping[str, Array]], name: str, length: int) -> Array:
+    """Return (layers, facts, length) values, also if there are no facts."""
     rows = [[_require_numbers(layer[key], f"{name}[{key!r}]", length) for key in facts[0]] for layer in facts]
     return np.array(rows, dtype=np.float64).reshape(len(facts), -1, length)
 

@@ -3,8 +3,8 @@
     [project.entry-points."gprune.metrics"]      name of the metric = "module:NAME"
     [project.entry-points."gprune.methods"]      name of the method = "module:NAME"
 
-A command that computes or validates imports them. The app's process never does: it asks a child process for
-their names, labels and facts.
+Commands that compute or validate import the plug-ins. The app's process never imports them, but asks a child process
+for their names, labels and other fields.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gprune.system.safe_parsing import quote, sentence
 Kind = Literal["metric", "method"]
 GROUPS: dict[str, Kind] = {"gprune.metrics": "metric", "gprune.methods": "method"}
 IN_APP = Event()
-"""set in the app's process, which imports no plug-in"""
+"""environment variable of the app's process, which imports no plug-in"""
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _LABEL = re.compile(r"[^\W_](?:[^\W_]|[ .,+/()'’-])*")
 Name = Annotated[str, Rule("small letters, digits and single underscores", lambda name: bool(_NAME.fullmatch(name)))]
@@ -36,7 +36,7 @@ Label = Annotated[str, Rule("letters, digits, spaces and .,+/()'-", lambda label
 @validate_form
 @dataclass(frozen=True, slots=True)
 class PluginInfo(LooseForm):
-    """Describe a plug-in without its code. Raises GpruneError if a field is not valid."""
+    """The declaration of a plug-in without its code. Raises GpruneError if a field is not valid."""
 
     kind: Kind
     name: Name
@@ -44,20 +44,20 @@ class PluginInfo(LooseForm):
     distribution: str
     version: str
     digest: str = ""
-    """what result keys hold of it: distribution, version and, of an editable install, a hash of its files"""
+    """identity in result keys: distribution, version and, for an editable install, a hash of its files"""
     weighs: bool = False
-    """of a metric: it reads the weights"""
+    """for a metric: whether it reads the weights"""
     allocation: Literal["flap", "uniform"] = "flap"
-    """of a metric: see gprune.plugins.Metric"""
+    """for a metric: see gprune.plugins.Metric"""
     needs: Literal["scores", "model", "both"] = "scores"
-    """of a method, as the following: see gprune.plugins.Method"""
+    """for a method, like the fields below: see gprune.plugins.Method"""
     metric: str = ""
     texts: Literal["primary", "both"] = "primary"
     compensated: bool = False
 
     @property
     def id(self) -> str:
-        """Kind and name: `metric.magnitude`."""
+        """Kind and name in the form `metric.magnitude`."""
         return f"{self.kind}.{self.name}"
 
     @property
@@ -66,13 +66,13 @@ class PluginInfo(LooseForm):
         return f"the {self.kind} {self.name} of {self.distribution} {self.version}"
 
     def to_record(self) -> dict[str, str]:
-        """Return the fields that are set, as text, for the record of a run."""
+        """Return the non-empty fields as text, for the record of a run."""
         values = {name: value for name, value in asdict(self).items() if value not in (False, "")}
         return {name: "yes" if value is True else value for name, value in values.items()}
 
     @classmethod
     def from_record(cls, values: Mapping[str, Any]) -> PluginInfo:
-        """Read the result of `to_record`. Raises PluginError if it describes no plug-in."""
+        """Return the plug-in in a result of `to_record`. Raises PluginError if the values are not valid."""
         flags = {name: values.get(name) == "yes" for name in ("weighs", "compensated")}
         return cls.parse({**values, **flags}, PluginError)
 
@@ -82,7 +82,7 @@ class Fault:
     """A plug-in that cannot be used."""
 
     name: str
-    """empty if the child process of the app could not list them"""
+    """name of the plug-in; empty if the app's child process could not list the plug-ins"""
     message: str
     """one sentence"""
 
@@ -94,7 +94,7 @@ class Installed:
     plugins: Mapping[str, PluginInfo] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     code: Mapping[str, Any] = field(default_factory=dict)
-    """a Metric or a Method each; empty in the app's process"""
+    """Metric or Method objects by id; empty in the app's process"""
 
     def to_json(self) -> str:
         """Return the plug-ins without their code on one line."""
@@ -103,7 +103,7 @@ class Installed:
 
 
 def find_plugins(built_in_metrics: Collection[str], built_in_methods: Collection[str]) -> Installed:
-    """Import the plug-ins of this environment, or list them where this is the app's process."""
+    """Return the plug-ins of this environment, imported, or in the app's process listed by a child process."""
     points = [point for group in GROUPS for point in entry_points(group=group)]
     if not points:
         return Installed()
@@ -111,7 +111,7 @@ def find_plugins(built_in_metrics: Collection[str], built_in_methods: Collection
 
 
 def describe(code: Any, name: str, distribution: str, version: str, digest: str = "") -> PluginInfo:
-    """Describe a Metric or a Method. Raises GpruneError if a field is not valid."""
+    """Return the description of a Metric or a Method. Raises GpruneError if a field is not valid."""
     kind: Kind = "metric" if hasattr(code, "weigh") else "method"
     names = ("allocation",) if kind == "metric" else ("needs", "metric", "texts", "compensated")
     facts = {key: getattr(code, key) for key in names}
@@ -120,18 +120,18 @@ def describe(code: Any, name: str, distribution: str, version: str, digest: str 
 
 
 def _import_plugins(points: list[EntryPoint], metrics: set[str], methods: set[str]) -> Installed:
-    # numpy and its like come with it: a study without plug-ins starts without them
+    # plug-ins import numpy and other libraries, which a study without plug-ins does not need
     from gprune.store.provenance import identify_distribution
 
     plugins: dict[str, PluginInfo] = {}
     code: dict[str, Any] = {}
     faults: list[Fault] = []
-    # metrics come first: a method may name one
+    # metrics come first, because a method may name one
     for point in points:
         kind, distribution = GROUPS[point.group], cast(Distribution, point.dist)
         try:
             digest = identify_distribution(distribution, GROUPS)
-            value = _import(point, kind)
+            value = _import_plugin(point, kind)
             plugin = describe(value, point.name, distribution.name, distribution.version, digest)
             _require_free(plugin, plugins, metrics, methods)
         except (GpruneError, OSError) as error:
@@ -142,7 +142,7 @@ def _import_plugins(points: list[EntryPoint], metrics: set[str], methods: set[st
     return Installed(plugins, tuple(faults), code)
 
 
-def _import(point: EntryPoint, kind: Kind) -> Any:
+def _import_plugin(point: EntryPoint, kind: Kind) -> Any:
     expected = Metric if kind == "metric" else Method
     try:
         value = point.load()
@@ -158,7 +158,7 @@ def _require_free(plugin: PluginInfo, plugins: Mapping[str, PluginInfo], metrics
     if plugin.name in metrics | methods:
         raise PluginError("a built-in metric or method has this name: choose another")
     for rival in plugins.values():
-        # a metric brings a method of its own name, which its own package may replace
+        # a metric provides a method of the same name, which its own package may replace
         if rival.name == plugin.name and rival.distribution != plugin.distribution:
             raise PluginError(f"{rival.distribution} brings a {rival.kind} of this name too: uninstall one of them")
     if plugin.metric and plugin.metric not in metrics and f"metric.{plugin.metric}" not in plugins:
@@ -166,7 +166,7 @@ def _require_free(plugin: PluginInfo, plugins: Mapping[str, PluginInfo], metrics
 
 
 def _list_plugins() -> Installed:
-    """List the plug-ins by `gprune plugins --json` in a child process."""
+    """Return the plug-ins listed by `gprune plugins --json` in a child process."""
     try:
         values = installation.ask_command("plugins", "--json")
     except UnreadableError as error:

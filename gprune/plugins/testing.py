@@ -1,13 +1,12 @@
-"""The contract of plug-ins, for the tests of their authors: one call each, one sentence for what is wrong.
+"""Checks of a plug-in's contract for its author's tests, each one call with one sentence per fault.
 
     from gprune.testing import check_method, check_metric
 
     def test_my_metric():
         check_metric(my_package.metric)
 
-The contract is checked on made-up texts and weights of small, odd shapes, in seconds and without a network. The
-inputs of down_proj and o_proj are drawn token by token, so that any channel can be moved, and any value set to the
-limits of float16.
+The checks take seconds, need no network, and use random texts and weights of small, odd shapes. The inputs of down_proj
+and o_proj are sampled directly, so that channels can be reordered and values set to the limits of float16.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ RETENTIONS = (0.4, 0.6, 0.85)
 _MODELS = (("llama", "float32"), ("qwen2", "float16"))
 _SIZES = {"layers": 2, "hidden": 16, "neurons": 61, "heads": 4, "kv_heads": 2, "head_width": 4}
 _TOLERANCE = 1e-9
-"""relative difference that another order of summation may make"""
+"""relative difference that another order of summation may cause"""
 SAMPLES, LENGTH = 12, 5
 SHARDS = [list(range(first, first + 3)) for first in range(0, SAMPLES, 3)]
 SHAPES = {
@@ -37,17 +36,17 @@ SHAPES = {
     "grouped-query attention and odd widths": ModelShape(3, 61, 6, 3, 3, 7),
     "one layer": ModelShape(1, 53, 4, 4, 2, 6),
 }
-"""shapes of which a retention can be met"""
+"""shapes that can meet a retention"""
 _ARRAYS = ("mean", "variance", "energy", "column_square", "column_absolute")
 HALF = float(np.finfo(np.float16).max)
 
 
 class ContractError(AssertionError):
-    """A plug-in fails a check; the message says which, on what input, and what to do."""
+    """A plug-in fails a check; the message names the check, the input and the remedy."""
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise ContractError unless a condition holds."""
+    """Raise ContractError if a condition is False."""
     if not condition:
         raise ContractError(message)
 
@@ -62,7 +61,7 @@ def report_case(case: str) -> Iterator[None]:
 
 
 def describe_checked(code: Metric | Method) -> PluginInfo:
-    """Describe a plug-in that is checked. Raises ContractError if its fields would be refused."""
+    """Return the description of a plug-in under test. Raises ContractError if one of its fields is not valid."""
     with report_case(f"the declaration of the {type(code).__name__.lower()}"):
         return describe(code, "checked", "this package", "0")
 
@@ -70,9 +69,9 @@ def describe_checked(code: Metric | Method) -> PluginInfo:
 def check_metric(metric: Metric) -> None:
     """Check the scores of a metric as a run uses them.
 
-    Shapes, finite scores from 0, the same scores when asked again, neurons and key/value groups in another order,
-    grouped-query attention, odd widths, values as large and as small as float16 has, channels that are always zero,
-    one token.
+    The checks cover shapes, finite scores from 0, repeated calls, reordered neurons and key/value groups,
+    grouped-query attention, odd widths, the largest and smallest values of float16, channels that are always zero,
+    and a single token.
 
     Args:
         metric: the object that the entry point names.
@@ -86,7 +85,7 @@ def check_metric(metric: Metric) -> None:
             _check_scores(metric, shape, case)
             _check_order(metric, shape, case)
     for case, shape in list(SHAPES.items())[:2]:
-        with report_case(f"{case}, activations and weights as large and as small as float16 has"):
+        with report_case(f"{case}, largest and smallest activations and weights of float16"):
             _scorer(metric, extreme_text(shape), sample_weights(shape, largest=HALF)).units()
         with report_case(f"{case}, one token"):
             text = sample_text(shape)
@@ -97,9 +96,9 @@ def check_metric(metric: Metric) -> None:
 def check_method(method: Method, *, draws: bool = False) -> None:
     """Check the decisions of a method as a run uses them.
 
-    Shapes and types, a unit of each kind in every layer, the retention, the same decision when asked again; on
-    scores that differ by many orders of magnitude and on equal scores; with neurons in another order. A method
-    that gets the model is checked on small random ones, in float16 too.
+    The checks cover shapes and types, a kept unit of each kind in every layer, the retention, repeated calls, and
+    reordered neurons. The scores differ by many orders of magnitude, or are equal. A method that gets the model is
+    checked on small random models, also in float16.
 
     Args:
         method: the object that the entry point names.
@@ -130,7 +129,7 @@ def _check_scores(metric: Metric, shape: ModelShape, case: str) -> None:
     for again in (scorer.units(), _scorer(metric, sample_text(shape), sample_weights(shape)).units()):
         require(
             np.array_equal(first.ffn, again.ffn) and np.array_equal(first.heads, again.heads),
-            f"{case}: asked twice for the same scores, the metric answers differently: it must draw from no "
+            f"{case}: the metric returns different scores for the same input: it must draw from no "
             "random numbers and keep nothing between calls",
         )
     for layer, row in enumerate(first.ffn):
@@ -147,7 +146,7 @@ def _check_order(metric: Metric, shape: ModelShape, case: str) -> None:
         ("ffn", "neuron", metric.neurons, shape.neurons, 1),
         ("attention", "key/value group", metric.groups, shape.kv_heads, shape.group_channels),
     ):
-        order, before = generator.permutation(count), scorer.measured(part, 0, range(len(SHARDS)))
+        order, before = generator.permutation(count), scorer.measure_layer(part, 0, range(len(SHARDS)))
         channels = (order[:, None] * width + np.arange(width)).ravel()
         arrays = {name: getattr(before, name)[channels] for name in _ARRAYS}
         facts = {name: values[channels] for name, values in before.facts.items()}
@@ -178,13 +177,13 @@ def _check_on_scores(
     first = _decide_twice(plugin, method, plain, case)
     for power, words in ((12.0, "scores of many orders of magnitude"), (0.0, "equal scores")):
         scores = sample_scores(shape, 4, power)
-        _decide(plugin, method, problem(scores, scores), f"{case}, {words}")
+        _decide_once(plugin, method, problem(scores, scores), f"{case}, {words}")
     if draws:
         return
     order = np.random.default_rng(6).permutation(shape.neurons)
     permuted = problem(*(replace(scores, ffn=scores.ffn[:, order]) for scores in plain.scores))
     require(
-        np.array_equal(_decide(plugin, method, permuted, case).ffn, first.ffn[:, order]),
+        np.array_equal(_decide_once(plugin, method, permuted, case).ffn, first.ffn[:, order]),
         f"{case}: with the neurons in another order the method keeps others: a decision may not depend on a "
         "neuron's place, unless the method draws (check_method(..., draws=True))",
     )
@@ -205,23 +204,23 @@ def _check_on_model(plugin: PluginInfo, method: Method, family: str, dtype: str,
 
 
 def _decide_twice(plugin: PluginInfo, method: Method, problem: Problem, case: str) -> PruningMasks:
-    first, second = (_decide(plugin, method, problem, case) for _ in range(2))
+    first, second = (_decide_once(plugin, method, problem, case) for _ in range(2))
     require(
         np.array_equal(first.ffn, second.ffn) and np.array_equal(first.heads, second.heads),
-        f"{case}: asked twice, the method decides differently: draw from np.random.default_rng(problem.seed) "
+        f"{case}: the method decides differently for the same input: draw from np.random.default_rng(problem.seed) "
         "alone, and keep nothing between calls",
     )
     return first
 
 
-def _decide(plugin: PluginInfo, method: Method, problem: Problem, case: str) -> PruningMasks:
+def _decide_once(plugin: PluginInfo, method: Method, problem: Problem, case: str) -> PruningMasks:
     with report_case(case):
         return decide(plugin, method, problem)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Text:
-    """Every activation of a text."""
+    """All activations of a text."""
 
     ffn: Array
     """(layers, samples, length, neurons)"""
@@ -243,24 +242,24 @@ class Text:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """The matrices of every layer, by name, (layers, out, in)."""
+    """The matrices of every layer by name, each of shape (layers, out, in)."""
 
     shape: ModelShape
     matrices: dict[str, Array]
 
     def layers(self) -> list[LayerWeights]:
-        """Return the weights as a metric's `weigh` gets them."""
+        """Return the weights of every layer, as the metric's `weigh` receives them."""
         matrices = [dict(zip(self.matrices, layer, strict=True)) for layer in zip(*self.matrices.values(), strict=True)]
         return [LayerWeights(self.shape, layer, by_name.__getitem__) for layer, by_name in enumerate(matrices)]
 
     def norms(self) -> WeightNorms:
-        """Return the norms that every metric gets."""
+        """Return the norms that every metric receives."""
         down, out = (self.matrices[name].astype(np.float64) for name in ("down", "out"))
         return WeightNorms((down**2).sum(axis=1), abs(down).mean(axis=1), (out**2).sum(axis=1), abs(out).mean(axis=1))
 
 
 def sample_text(shape: ModelShape, seed: int = 0) -> Text:
-    """Return a text whose channels differ in mean and spread, as they do in a model."""
+    """Return a random text whose channels differ in mean and variance, as in a model."""
     generator, inputs = np.random.default_rng(seed), []
     for width in (shape.neurons, shape.heads * shape.head_width):
         spreads = generator.gamma(2.0, 1.0, (shape.layers, 1, 1, width))

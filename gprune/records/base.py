@@ -108,23 +108,23 @@ def require_axes(record: object) -> None:
             raise ValueError(f"{kind.__name__}.{name} has shape {shape}, expected {expected}")
 
 
-def require_range(record: object, least: int, largest: int, *names: str) -> None:
+def require_range(record: object, lowest: int, highest: int, *names: str) -> None:
     """Raise ValueError if fields have values outside a range.
 
     Counts and indices must be bounded, because numpy may write out of bounds if their sum overflows.
     """
     for name in names:
         values = np.asarray(getattr(record, name))
-        if values.size and not (values.min() >= least and values.max() <= largest):
-            raise ValueError(f"{type(record).__name__}.{name} holds values outside {least} ... {largest}")
+        if values.size and not (values.min() >= lowest and values.max() <= highest):
+            raise ValueError(f"{type(record).__name__}.{name} holds values outside {lowest} ... {highest}")
 
 
 def require_finite(record: object, name: str) -> None:
     """Raise NumericsError if an array field holds NaN or infinity."""
     bad = ~np.isfinite(getattr(record, name))
     if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
         raise NumericsError(
             f"{type(record).__name__}.{name} holds {int(bad.sum())} values that are not finite "
-            f"(the first at {where}): check the model's weights for NaN, or use float32 or bfloat16"
+            f"(the first at {index}): check the model's weights for NaN, or use float32 or bfloat16"
         )

@@ -43,9 +43,10 @@ def uniform_counts(
 ) -> tuple[int, float]:
     """Return the key/value groups and the unrounded neurons that every layer keeps at a retention of `target`.
 
-    The number of groups is the one nearest to `target` of them for which the neurons can fill the rest of the layer's
-    budget, between one and all neurons. If there is none, it is the number that misses this range by least.
-    `possible` restricts the numbers of groups; keeping all groups is always allowed.
+    The number of groups is the one nearest to the share `target` of all groups for which the neurons can fill the rest
+    of a layer's budget. These neurons must be between one and all neurons of the layer. If no number of groups allows
+    that, the one that misses this range by least is returned. `possible` restricts the numbers of groups; keeping all
+    groups is always allowed.
     """
     budget = target * shape.decoder_weights / shape.layers
 
@@ -149,7 +150,7 @@ def meet_target(shape: ModelShape, ffn: Array, heads: Array, margin: Array, targ
     exact = fill_exactly(shape, ffn, heads, margin, target)
     if alignment == 1:
         return exact
-    finite = _finite(margin)
+    finite = _replace_infinite(margin)
     order = np.lexsort((-finite, ~exact), axis=1)
     sums = np.cumsum(np.take_along_axis(finite, order, axis=1), axis=1)
     fixed = np.count_nonzero(heads) * shape.group_weights
@@ -167,25 +168,25 @@ def _aligned_widths(counts: Array, sums: Array, neurons_left: float, alignment: 
     each layer's neurons in the order of keeping.
     """
     full, layers = sums.shape[1] - 1, np.arange(len(counts))
-    least = min(alignment, full)
-    widths = np.where(counts == full, full, np.maximum(counts // alignment * alignment, least))
+    minimum = min(alignment, full)
+    widths = np.where(counts == full, full, np.maximum(counts // alignment * alignment, minimum))
     while True:
         missing = neurons_left - widths.sum()
         if missing > 0:
-            other = np.minimum((widths // alignment + 1) * alignment, full)
+            next_widths = np.minimum((widths // alignment + 1) * alignment, full)
         else:
-            other = np.maximum((widths - 1) // alignment * alignment, least)
-        size = np.abs(other - widths)
+            next_widths = np.maximum((widths - 1) // alignment * alignment, minimum)
+        size = np.abs(next_widths - widths)
         # halves round up; every other step brings the sum nearer, so the loop ends
         nearer = (size > 0) & (size <= 2 * missing if missing > 0 else size < -2 * missing)
         if not nearer.any():
             return widths
-        mean = (sums[layers, other] - sums[layers, widths]) / np.where(nearer, other - widths, 1)
+        mean = (sums[layers, next_widths] - sums[layers, widths]) / np.where(nearer, next_widths - widths, 1)
         chosen = np.where(nearer, mean if missing > 0 else -mean, -np.inf).argmax()
-        widths[chosen] = other[chosen]
+        widths[chosen] = next_widths[chosen]
 
 
-def _finite(margin: Array) -> Array:
+def _replace_infinite(margin: Array) -> Array:
     """Return the margins with infinities replaced by the largest and smallest finite margin."""
     values = np.asarray(margin, dtype=np.float64)
     finite = values[np.isfinite(values)]

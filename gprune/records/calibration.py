@@ -69,7 +69,7 @@ class ActivationStatistics(Record):
     ffn_released_fluctuation: Annotated[Array, real("layers", "neurons", finite=True)]
     """(layers, neurons) fluctuation by FLAP's released recursion over all samples in order, batch 1"""
     attention_released_fluctuation: Annotated[Array, real("layers", "channels", finite=True)]
-    """(layers, heads * head_width) likewise"""
+    """(layers, heads * head_width) fluctuation by the same recursion"""
 
     @property
     def shards(self) -> int:

@@ -93,7 +93,7 @@ class ModuleStatistics(Record):
     u_primary: Annotated[Array, real("modules", finite=True)]
     """(modules,) expected local-rank discrepancy between disjoint halves of A; smaller is more repeatable"""
     u_auxiliary: Annotated[Array, real("modules", finite=True)]
-    """(modules,) the same for B"""
+    """(modules,) expected local-rank discrepancy between disjoint halves of B"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +127,7 @@ class Agreement(Record):
     """Agreement of partitions over several comparisons: one row per comparison."""
 
     comparisons: tuple[str, ...]
-    """names of the comparisons, as gprune.pipeline.stages.rasa has them"""
+    """names of the comparisons, as in gprune.pipeline.stages.rasa"""
     ari: Annotated[Array, real("comparisons", "layers")]
     """(comparisons, layers) adjusted Rand index in [-1, 1]; 0 = chance, 1 = identical"""
     overlap: Annotated[Array, real("comparisons", "layers")]

@@ -35,13 +35,13 @@ class RankDrift(Record):
     resample_primary: Annotated[Array, real("layers", "neurons", within=(0, 1))]
     """(layers, neurons) drift between two token-disjoint halves (even and odd shards) of A"""
     resample_auxiliary: Annotated[Array, real("layers", "neurons", within=(0, 1))]
-    """(layers, neurons) the same for B"""
+    """(layers, neurons) drift between two token-disjoint halves of B"""
     half: Annotated[Array, real("layers", "neurons", within=(0, 1))]
-    """(layers, neurons) drift between a half of A and a half of B, with the sample size of the control"""
+    """(layers, neurons) drift between a half of A and a half of B, with as many samples as the resampling control"""
     correlation: Annotated[Array, real("layers")]
     """(layers,) Spearman correlation of the ranks on A and B"""
     correlation_half: Annotated[Array, real("layers")]
-    """(layers,) the same between a half of A and a half of B"""
+    """(layers,) Spearman correlation between a half of A and a half of B"""
     correlation_primary: Annotated[Array, real("layers")]
     """(layers,) Spearman correlation between the halves of A"""
     correlation_auxiliary: Annotated[Array, real("layers")]

@@ -1,4 +1,4 @@
-"""Results on disk: one folder for each, complete or absent.
+"""Results on disk: one folder per result, which is complete or absent.
 
     <cache>/<stage>/<key>/{FIELD.npy ..., meta.json}
     <cache>/damaged/<stage>-<key>-<digits>/

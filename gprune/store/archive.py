@@ -1,4 +1,4 @@
-"""Files of results in a zip archive: the same files give the same bytes, and damage gives one sentence."""
+"""Files of results in a zip archive, with reproducible bytes and one error sentence for a damaged archive."""
 
 import shutil
 import zipfile
@@ -11,23 +11,23 @@ from gprune.system.errors import GpruneError, UnreadableError
 from gprune.system.safe_parsing import quote, sentence
 
 AGAIN = "pack the run again"
-"""what to do about a damaged archive"""
+"""remedy for a damaged archive"""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
 _CHUNK = 2**20
 
 
 def new_member(name: str) -> zipfile.ZipInfo:
-    """Return an entry without time and machine, so that the same content gives the same bytes."""
+    """Return an archive entry without time and machine, so that equal content gives equal bytes."""
     member = zipfile.ZipInfo(name, _EPOCH)
     member.compress_type, member.create_system, member.external_attr = zipfile.ZIP_DEFLATED, 3, 0o100600 << 16
     return member
 
 
 def add_file(archive: zipfile.ZipFile, path: Path, name: str) -> None:
-    """Add a file under a name."""
+    """Add a file to an archive under `name`."""
     member = new_member(name)
-    # zip64 where it is needed
+    # use zip64 if the file is large
     member.file_size = path.stat().st_size
     with path.open("rb") as source, archive.open(member, "w") as target:
         shutil.copyfileobj(source, target, _CHUNK)
@@ -42,7 +42,7 @@ def extract_file(archive: zipfile.ZipFile, name: str, path: Path) -> None:
 
 @contextmanager
 def refuse_damage(subject: str) -> Iterator[None]:
-    """Raise an UnreadableError where the archive that is read in the block is damaged."""
+    """Turn an error about a damaged archive in the block into an UnreadableError that names `subject`."""
     try:
         yield
     except GpruneError:

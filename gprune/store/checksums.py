@@ -1,9 +1,8 @@
-"""SHA-256 of files, and the `meta.json` of a result with those of its files.
+"""SHA-256 checksums of files, and the `meta.json` of a result, which has the checksums of its files.
 
-A checksum is computed at the first read in a process and remembered while the file does not change: while its size,
-inode and time of last change (`ctime`) are the same. The models and texts that a study reads stay where they are and
-are large: their digests are kept in small files of the cache, so that a command on a model of 7 billion parameters does
-not read 13 GB before it starts.
+A process computes a checksum at the first read, and remembers it as long as the file's size, inode and time of last
+change (`ctime`) stay the same. Models and texts of a study are large files outside the cache. The cache therefore
+stores their digests, so that a command on a model of 7 billion parameters does not read 13 GB before it starts.
 
 `meta.json` holds how a result was computed, the plain fields of its record, and checksums:
 
@@ -30,11 +29,11 @@ from gprune.system.files import make_folder, sync, write_json
 Stamp = tuple[int, int, int]
 """size, inode and time of the last change of a file"""
 
-# two changes within a tick of the clock of the file system have the same time
+# two changes within one tick of the file system's clock have the same time
 _TICK_NANOSECONDS = 50_000_000
 _remembered: dict[tuple[str, bytes], tuple[Stamp, str]] = {}
 DIGEST_FOLDER = "digests"
-"""folder of the cache that keeps them"""
+"""folder of the cache with the digests of large files"""
 _LARGE = 1 << 20
 MANIFEST = "meta.json"
 SUMS = "sha256"
@@ -55,7 +54,7 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 
 def of_file(path: Path, salt: bytes = b"") -> str:
-    """Return the SHA-256 of a salt and a file's content. Raises OSError if the file cannot be read."""
+    """Return the SHA-256 of a salt followed by a file's content. Raises OSError if the file cannot be read."""
     before = stamp(path)
     digest = remembered_checksum(path, before, salt)
     if digest is None:
@@ -73,41 +72,41 @@ def remembered_checksum(path: Path, stamp: Stamp, salt: bytes = b"") -> str | No
 
 
 def remember(path: Path, stamp: Stamp, digest: str, salt: bytes = b"") -> None:
-    """Remember the SHA-256 of a file with this stamp, unless a further change could leave the stamp as it is."""
+    """Remember the SHA-256 of a file with this stamp, unless a later change could give the same stamp."""
     if time.time_ns() - stamp[2] > _TICK_NANOSECONDS:
         _remembered[str(path), salt] = stamp, digest
 
 
-def of_files(paths: Sequence[Path], memory: Path | None = None, salt: bytes = b"") -> list[str]:
+def of_files(paths: Sequence[Path], digest_folder: Path | None = None, salt: bytes = b"") -> list[str]:
     """Return the SHA-256 of some files, in order.
 
-    `memory` is a folder that keeps the digests of large files for other processes; `salt` is hashed before the
+    `digest_folder` is a folder that stores the digests of large files for other processes; `salt` is hashed before the
     content. Raises OSError if a file cannot be read.
     """
     if sum(path.stat().st_size >= _LARGE for path in paths) < 2:
-        return [_of_large_file(path, memory, salt) for path in paths]
+        return [_digest_large_file(path, digest_folder, salt) for path in paths]
     with ThreadPoolExecutor(min(len(paths), machine.cores())) as pool:
-        return list(pool.map(lambda path: _of_large_file(path, memory, salt), paths))
+        return list(pool.map(lambda path: _digest_large_file(path, digest_folder, salt), paths))
 
 
-def _of_large_file(path: Path, memory: Path | None, salt: bytes) -> str:
+def _digest_large_file(path: Path, digest_folder: Path | None, salt: bytes) -> str:
     path = path.resolve()
     status = stamp(path)
     digest = remembered_checksum(path, status, salt)
-    if digest is not None or memory is None or status[0] < _LARGE:
+    if digest is not None or digest_folder is None or status[0] < _LARGE:
         return digest or of_file(path, salt)
-    record = memory / f"{hashlib.sha256(os.fsencode(path) + bytes(1) + salt).hexdigest()[:32]}.json"
-    digest = _recorded_digest(record, status)
+    record = digest_folder / f"{hashlib.sha256(os.fsencode(path) + bytes(1) + salt).hexdigest()[:32]}.json"
+    digest = _read_digest(record, status)
     if digest is not None:
         remember(path, status, digest, salt)
         return digest
     digest = of_file(path, salt)
     if remembered_checksum(path, status, salt):
-        _record_digest(record, status, digest)
+        _write_digest(record, status, digest)
     return digest
 
 
-def _recorded_digest(record: Path, stamp: Stamp) -> str | None:
+def _read_digest(record: Path, stamp: Stamp) -> str | None:
     try:
         values = safe_parsing.json_object(record.read_bytes(), "the digest")
     except (OSError, UnreadableError):
@@ -116,7 +115,7 @@ def _recorded_digest(record: Path, stamp: Stamp) -> str | None:
     return digest
 
 
-def _record_digest(record: Path, stamp: Stamp, digest: str) -> None:
+def _write_digest(record: Path, stamp: Stamp, digest: str) -> None:
     # without a cache, or with a full or read-only one, the next process computes the digest again
     with contextlib.suppress(OSError):
         if record.parent.parent.is_dir():
@@ -125,16 +124,16 @@ def _record_digest(record: Path, stamp: Stamp, digest: str) -> None:
 
 
 def write_manifest(folder: Path, entries: Mapping[str, Any]) -> None:
-    """Write the `meta.json` of a folder that was just filled, and flush all of it to the disk.
+    """Write the `meta.json` of a newly filled folder, and flush the whole folder to the disk.
 
-    Raises OSError if the disk has no room for it.
+    Raises OSError if the disk is full.
     """
     paths = sorted(folder.rglob("*"))
     sums = {path.relative_to(folder).as_posix(): of_file(path) for path in paths if path.is_file()}
     if VALUES in entries:
-        sums[VALUES] = _digest(entries[VALUES])
+        sums[VALUES] = _digest_values(entries[VALUES])
     meta = {**entries, SUMS: sums}
-    text = json.dumps({**meta, DIGEST: _digest(meta)}, indent=1, ensure_ascii=False)
+    text = json.dumps({**meta, DIGEST: _digest_values(meta)}, indent=1, ensure_ascii=False)
     (folder / MANIFEST).write_text(text, encoding="utf-8")
     for path in (*paths, folder / MANIFEST):
         sync(path)
@@ -142,9 +141,9 @@ def write_manifest(folder: Path, entries: Mapping[str, Any]) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the `meta.json` of a folder, or None if nothing is at its path.
+    """Return the `meta.json` of a folder, or None if the folder does not exist.
 
-    Raises ValueError if it is damaged or missing, OSError if the disk does not return it.
+    Raises ValueError if the file is damaged or missing, OSError if the disk cannot read it.
     """
     path = folder / MANIFEST
     try:
@@ -158,7 +157,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 @lru_cache(maxsize=4096)
 def _read_manifest(path: str, _: Stamp) -> dict[str, Any]:
     meta = safe_parsing.json_object(Path(path).read_bytes(), MANIFEST, finite=False)
-    if meta.pop(DIGEST, "") != _digest(meta):
+    if meta.pop(DIGEST, "") != _digest_values(meta):
         raise ValueError(f"{MANIFEST} does not hold what was written")
     return meta
 
@@ -172,7 +171,7 @@ def require_unchanged(folder: Path, meta: Mapping[str, Any], within: str = "") -
         if not f"{name}/".startswith(within):
             continue
         try:
-            same = digest == (_digest(meta[VALUES]) if name == VALUES else of_file(folder / name))
+            same = digest == (_digest_values(meta[VALUES]) if name == VALUES else of_file(folder / name))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, KeyError) as error:
             raise ValueError(f"{name} is missing") from error
         if not same:
@@ -180,9 +179,9 @@ def require_unchanged(folder: Path, meta: Mapping[str, Any], within: str = "") -
 
 
 def find_damage(path: Path) -> str:
-    """Return the damage of a file or folder inside a result, such as the model of a checkpoint, in words.
+    """Return a description of the damage to a file or folder inside a result, such as the model of a checkpoint.
 
-    Empty if there is none, or the path is in no result. Raises OSError if it cannot be read.
+    It is empty if there is no damage, or if the path is in no result. Raises OSError if the path cannot be read.
     """
     path = path.absolute()
     for folder in path.parents:
@@ -196,5 +195,5 @@ def find_damage(path: Path) -> str:
     return ""
 
 
-def _digest(values: Any) -> str:
+def _digest_values(values: Any) -> str:
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()

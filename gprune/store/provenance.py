@@ -1,4 +1,4 @@
-"""Versions, commit, plug-ins and machine behind a result."""
+"""The software and machine that computed a result: versions, commit, plug-ins and hardware."""
 
 import hashlib
 import importlib.util
@@ -19,7 +19,7 @@ from gprune.system.safe_parsing import json_object
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "lm_eval")
 _DISTRIBUTION = "gprune-studio"
-"""our own name for pip"""
+"""name of this package for pip"""
 
 
 @cache
@@ -35,17 +35,17 @@ def versions() -> dict[str, Any]:
 
 @cache
 def code() -> dict[str, Any]:
-    """Return the state of the code, more exact than its version; empty if it is unknown.
+    """Return the exact state of the code, beyond its version; empty if unknown.
 
-    Of a checkout `commit`, and `uncommitted_changes`: whether it has any. Of an installed package `package`,
-    a digest of its files.
+    In a checkout, these are `commit` and `uncommitted_changes`, which is True if there are any. In an installed
+    package, it is `package`, a digest of its files.
     """
-    return _package() if installation.INSTALLED else _commit()
+    return _digest_package() if installation.INSTALLED else _read_commit()
 
 
-def _commit() -> dict[str, Any]:
+def _read_commit() -> dict[str, Any]:
     root = installation.APP_FOLDER
-    # files that were copied into another project's folder are not of that project's commit
+    # files copied into another project's folder do not belong to that project's commit
     if not (root / ".git").exists():
         return {}
     try:
@@ -57,26 +57,26 @@ def _commit() -> dict[str, Any]:
     return {"commit": described.removesuffix("-dirty"), "uncommitted_changes": described.endswith("-dirty")}
 
 
-def _package() -> dict[str, Any]:
-    """Return the first 12 hexadecimal digits of a SHA-256, equal wherever the same wheel is installed.
+def _digest_package() -> dict[str, Any]:
+    """Return the first 12 hexadecimal digits of a SHA-256, equal on all machines with the same wheel.
 
-    Taken of the list of files and checksums that the installer keeps beside the package, if it keeps one.
+    It is computed from the installer's list of files and checksums; empty if there is no such list.
     """
     try:
         listed = metadata.distribution(_DISTRIBUTION).read_text("RECORD") or ""
     except metadata.PackageNotFoundError:
         return {}
-    # what the installer compiles, and the programs that it writes, differ from machine to machine
+    # compiled files, and the programs that the installer writes, differ between machines
     files = [line for line in listed.splitlines() if line.startswith("gprune/") and "__pycache__" not in line]
     digest = hashlib.sha256("\n".join(sorted(files)).encode()).hexdigest()
     return {"package": digest[:12]} if files else {}
 
 
 def identify_distribution(distribution: metadata.Distribution, groups: Collection[str]) -> str:
-    """Return name and version of a distribution and, of an editable install, a digest of its files.
+    """Return name and version of a distribution and, for an editable install, a digest of its files.
 
-    The files are those of its top-level modules and of the modules that its entry points of these groups name.
-    Raises UnreadableError or OSError if they cannot be read.
+    The files are those of its top-level modules, and of the modules of its entry points in `groups`. Raises
+    UnreadableError or OSError if they cannot be read.
     """
     identity = f"{distribution.name} {distribution.version}"
     origin = json_object(distribution.read_text("direct_url.json") or "{}", "direct_url.json")
@@ -85,12 +85,12 @@ def identify_distribution(distribution: metadata.Distribution, groups: Collectio
     modules = {point.module for point in distribution.entry_points if point.group in groups}
     modules |= set((distribution.read_text("top_level.txt") or "").split())
     content = hashlib.sha256()
-    for name, path in sorted({file for module in modules for file in _module_files(module.partition(".")[0])}):
+    for name, path in sorted({file for module in modules for file in _list_module_files(module.partition(".")[0])}):
         content.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return f"{identity} {content.hexdigest()[:32]}"
 
 
-def _module_files(module: str) -> Iterator[tuple[str, Path]]:
+def _list_module_files(module: str) -> Iterator[tuple[str, Path]]:
     """Yield the files of a top-level module or package, with their paths relative to it."""
     spec = importlib.util.find_spec(module)
     if spec is None:

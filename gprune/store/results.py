@@ -1,4 +1,4 @@
-"""The cache folder, sentences for errors of the system there, and the store of results by stage and key."""
+"""The cache folder, error messages of the operating system about it, and the store of results by stage and key."""
 
 import contextlib
 import errno
@@ -22,39 +22,39 @@ from gprune.system.errors import DamagedError, NumericsError, StoreError
 from gprune.system.files import Lock, discard, is_temporary_name, make_folder, remove, sync, temporary_path
 
 CACHE_NAME = "gprune"
-"""of the cache of an installed package, among the user's caches"""
+"""the cache of an installed package, in the user's cache folder"""
 Record = TypeVar("Record")
 DAMAGED = "damaged"
-"""folder of the results that were moved aside"""
+"""folder of the quarantined results"""
 LARGEST_IN_MEMORY = 2**20
-"""bytes of a file up to which an array is read into memory; a larger one is a read-only memory map"""
+"""largest file in bytes that is read into memory; larger arrays are read-only memory maps"""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")
 _STALE_SECONDS = 24 * 3600
-# NumPy parses a header as Python source, at which CPython 3.11 can fail in two threads at once
+# NumPy parses a header as Python source, which can fail in CPython 3.11 if two threads do it at once
 _PARSING = threading.Lock()
 
 
 def default_cache() -> Path:
-    """Return the cache folder: GPRUNE_CACHE, else `cache/` in a checkout or a folder among the user's caches.
+    """Return the cache folder: GPRUNE_CACHE, else `cache/` in a checkout, else a folder in the user's cache folder.
 
-    Raises StoreError if no folder can have the name in GPRUNE_CACHE, or there is no home folder.
+    Raises StoreError if GPRUNE_CACHE is not a valid folder name, or there is no home folder.
     """
     chosen = os.environ.get("GPRUNE_CACHE")
     with safe_parsing.reraise_as(StoreError):
         if chosen:
             return safe_parsing.path(chosen, "GPRUNE_CACHE").resolve()
-        return _of_user() if installation.INSTALLED else installation.APP_FOLDER / "cache"
+        return _user_cache() if installation.INSTALLED else installation.APP_FOLDER / "cache"
 
 
-def _of_user() -> Path:
-    # by the XDG Base Directory Specification only an absolute name counts
+def _user_cache() -> Path:
+    # the XDG Base Directory Specification only allows absolute paths
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     caches = chosen if chosen.startswith("/") else "~/.cache"
     return (safe_parsing.path(caches, "GPRUNE_CACHE is not set, and the user's cache folder") / CACHE_NAME).resolve()
 
 
 def require_folder(root: Path) -> None:
-    """Raise StoreError if the cache or a parent of it exists and is not a folder."""
+    """Raise StoreError if the cache or one of its parents exists and is not a folder."""
     existing = next((parent for parent in (root, *root.parents) if os.path.lexists(parent)), root.parent)
     if not existing.is_dir():
         raise StoreError(
@@ -64,13 +64,16 @@ def require_folder(root: Path) -> None:
 
 
 def is_full(error: OSError) -> bool:
-    """Return True if an error means a full disk; numpy reports a short write without the system's error number."""
+    """Return True if an error means a full disk.
+
+    Numpy reports an incomplete write without the system's error number.
+    """
     short = error.errno is None and "requested and" in str(error) and "written" in str(error)
     return short or error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def store_error(error: OSError, folder: Path) -> StoreError:
-    """Return the StoreError for an operating system error on the cache: one sentence with the remedy."""
+    """Return the StoreError for an operating system error on the cache, with one sentence that ends with the remedy."""
     remedy = "or set GPRUNE_CACHE to another folder"
     if is_full(error):
         disk = f"the disk that holds the cache {folder}, or your quota on it,"
@@ -82,7 +85,7 @@ def store_error(error: OSError, folder: Path) -> StoreError:
 
 @contextlib.contextmanager
 def explain_errors(folder: Path) -> Iterator[None]:
-    """Raise an operating system error of the block as the StoreError of `store_error`."""
+    """Turn an operating system error of the block into the StoreError of `store_error`."""
     try:
         yield
     except OSError as error:
@@ -104,7 +107,7 @@ def _file_size(path: Path) -> int:
 
 
 def visible_entries(folder: Path) -> list[Path]:
-    """Return what is in a folder without hidden names, sorted; nothing if there is no such folder."""
+    """Return the sorted contents of a folder without hidden names; empty if there is no such folder."""
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
@@ -125,11 +128,11 @@ class Store:
 
     @property
     def digests(self) -> Path:
-        """Folder of the digests of models and texts, which lie elsewhere."""
+        """Folder of the digests of models and texts, which are stored outside the cache."""
         return self.root / checksums.DIGEST_FOLDER
 
     def folder(self, stage: str, key: str) -> Path:
-        """Return the folder of a result. Raises StoreError for a name that could leave the cache."""
+        """Return the folder of a result. Raises StoreError for a name that would lead out of the cache."""
         for name in (stage, key):
             if not _NAME.fullmatch(name):
                 raise StoreError(f"{name!r} is not a name of a stage or result")
@@ -138,7 +141,7 @@ class Store:
     def manifest(self, stage: str, key: str, kind: type | None = None) -> dict[str, Any] | None:
         """Return the `meta.json` of a result, or None if it is absent, damaged or of another class than `kind`."""
         try:
-            return dict(self._require(stage, key, kind))
+            return dict(self._require_manifest(stage, key, kind))
         except StoreError:
             return None
 
@@ -149,29 +152,29 @@ class Store:
     def get(self, stage: str, key: str, kind: type[Record]) -> Record:
         """Return the record of a result, with read-only arrays.
 
-        Raises DamagedError if it is not what was written, StoreError if it is absent or cannot be read.
+        Raises DamagedError if a file differs from its checksum, StoreError if the result is absent or cannot be read.
         """
         folder = self.check(stage, key, kind)
         try:
-            values = self._require(stage, key, kind)[checksums.VALUES]
+            values = self._require_manifest(stage, key, kind)[checksums.VALUES]
             values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
             arrays = {name: _read_array(folder / f"{name}.npy", axes) for name, axes in axes_of(kind).items()}
             return kind(**values, **arrays)
         except OSError as error:
-            raise _unreadable(folder, error) from error
+            raise _read_error(folder, error) from error
         except (KeyError, ValueError, TypeError, NumericsError) as error:
             raise DamagedError(stage, key, str(error)) from error
 
     def check(self, stage: str, key: str, kind: type | None = None) -> Path:
-        """Return the folder of a result after comparing every file with its checksum, once in a process.
+        """Return the folder of a result after comparing every file with its checksum, once per process.
 
-        Raises DamagedError if it is not what was written, StoreError if it is absent or cannot be read.
+        Raises DamagedError if a file differs from its checksum, StoreError if the result is absent or cannot be read.
         """
-        folder, meta = self.folder(stage, key), self._require(stage, key, kind)
+        folder, meta = self.folder(stage, key), self._require_manifest(stage, key, kind)
         try:
             checksums.require_unchanged(folder, meta)
         except OSError as error:
-            raise _unreadable(folder, error) from error
+            raise _read_error(folder, error) from error
         except ValueError as error:
             raise DamagedError(stage, key, str(error)) from error
         return folder
@@ -184,25 +187,27 @@ class Store:
         except OSError:
             return ""
 
-    def _require(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
+    def _require_manifest(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
         folder = self.folder(stage, key)
         try:
             meta = checksums.read_manifest(folder)
         except OSError as error:
-            raise _unreadable(folder, error) from error
+            raise _read_error(folder, error) from error
         except ValueError as error:
             raise DamagedError(stage, key, str(error)) from error
         if meta is None:
-            raise StoreError(f"no whole result at {folder}: run the study again, finished stages are kept")
+            raise StoreError(f"no complete result at {folder}: run the study again, finished stages are kept")
         if kind is not None and meta.get("record") != kind.__name__:
             raise DamagedError(stage, key, f"it is not a {kind.__name__}")
         return meta
 
     def set_aside(self, stage: str, key: str, kind: type | None = None) -> str:
-        """Move a damaged result to the folder `damaged`, and return a sentence that says so.
+        """Move a damaged result to the folder `damaged`, and return a sentence about the move.
 
-        Empty if nothing was moved. The caller holds the lock of the result. Raises StoreError if the cache
-        cannot be written, or the result cannot be read.
+        Empty if it is not damaged.
+
+        The caller holds the lock of the result. Raises StoreError if the cache cannot be written, or the result cannot
+        be read.
         """
         if not os.path.lexists(self.folder(stage, key)):
             return ""
@@ -211,7 +216,7 @@ class Store:
         except DamagedError as error:
             with explain_errors(self.root):
                 target = self._move_aside(stage, key)
-            return f"the stored result was damaged ({error.fault}) and is kept in {target}"
+            return f"the stored result was damaged ({error.fault}) and was moved to {target}"
         return ""
 
     def _move_aside(self, stage: str, key: str) -> Path:
@@ -221,10 +226,10 @@ class Store:
         return target
 
     def put(self, stage: str, key: str, record: object, details: dict[str, Any] | None = None) -> None:
-        """Write a record; a result that is on disk already stays.
+        """Write a record; an existing result is not replaced.
 
-        `details` are saved with it: seconds, passes, versions. Raises StoreError if the disk is full or the
-        cache is read-only.
+        `details` are stored with it: seconds, passes, versions. Raises StoreError if the disk is full or the cache is
+        read-only.
         """
 
         def write(folder: Path) -> dict[str, Any]:
@@ -240,7 +245,10 @@ class Store:
         self.put_folder(stage, key, write, details)
 
     def adopt(self, staged: "Store", results: Sequence[tuple[str, str]]) -> int:
-        """Move checked results, by stage and key, here from another cache if they are missing; return their number."""
+        """Move checked results, by stage and key, from another cache to this one if they are missing.
+
+        Return their number.
+        """
         count = 0
         for stage, key in results:
             with self.lock(stage, key):
@@ -253,7 +261,7 @@ class Store:
         return count
 
     def discard(self, stage: str, key: str) -> None:
-        """Remove a result, if there is one; no reader meets half of it."""
+        """Remove a result if it exists, in one step, so that no reader finds a part of it."""
         with explain_errors(self.root), contextlib.suppress(FileNotFoundError):
             discard(self.folder(stage, key))
 
@@ -262,8 +270,8 @@ class Store:
     ) -> Path:
         """Let `write` fill a temporary folder, add its `meta.json`, rename it, and return its final path.
 
-        `write` returns entries of `meta.json`, and `details` are more of them. Raises StoreError if the disk
-        is full or the cache is read-only.
+        `write` returns entries of `meta.json`, and `details` are additional ones. Raises StoreError if the disk is full
+        or the cache is read-only.
         """
         final = self.folder(stage, key)
         temporary = temporary_path(final)
@@ -284,16 +292,16 @@ class Store:
             temporary.replace(final)
             sync(final.parent)
         except OSError as error:
-            # what another process has written under this key has the same content
+            # a result that another process has written under this key has the same content
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
 
     @contextlib.contextmanager
     def lock(self, stage: str, key: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-        """Hold the lock of a result, so that one process computes it; a killed process releases it.
+        """Hold the lock of a result, so that only one process computes it; a killed process releases the lock.
 
-        `on_wait` is called about once a second while another process holds it, and may raise to give up. Raises
-        StoreError if the cache cannot be written.
+        `on_wait` is called about once a second while another process holds the lock, and may raise to stop waiting.
+        Raises StoreError if the cache cannot be written.
         """
         path = self.root / "locks" / f"{self.folder(stage, key).parent.name}-{key}.lock"
         with explain_errors(self.root):
@@ -308,10 +316,10 @@ class Store:
             lock.release()
 
     def sweep(self) -> None:
-        """Remove what killed processes left half-written more than a day ago.
+        """Remove temporary files that killed processes left more than a day ago.
 
-        A cache may be a folder that holds other files too: only names that this program makes are removed, and
-        no link is followed.
+        The folder of a cache may have other files too. Only names that this program creates are removed, and no link is
+        followed.
         """
         for path in (*self.root.glob("*/.*"), *self.root.glob("*/*/.*")):
             if is_temporary_name(path.name) and path.parent.resolve() == path.parent:
@@ -329,6 +337,6 @@ def _read_array(path: Path, axes: Axes) -> np.ndarray[Any, Any]:
     return array
 
 
-def _unreadable(folder: Path, error: OSError) -> StoreError:
+def _read_error(folder: Path, error: OSError) -> StoreError:
     reason = error.strerror or str(error)
     return StoreError(f"the result in {folder} cannot be read ({reason}): check the disk and its permissions")

@@ -1,8 +1,8 @@
-"""Checkpoints of stages that take long, and how a stage resumes where an earlier process stopped.
+"""Checkpoints of long stages, from which a stage resumes after its process has stopped.
 
-A resumed stage gives the same bits on a CPU. The checkpoint is replaced after every epoch, at least every 60 seconds
-of steps, and when the stage is stopped between two steps. If it cannot be written, a notice says so and the stage
-continues.
+A resumed stage gives the same bits on a CPU. The checkpoint is replaced after every epoch, after a step if the last one
+is 60 seconds old, and when the stage is stopped between two steps. If it cannot be written, a notice says so and the
+stage continues.
 """
 
 from __future__ import annotations
@@ -29,48 +29,48 @@ from gprune.system.files import is_temporary_name, make_folder, write_bytes
 from gprune.system.progress import Notice, Progress
 
 FORM = 2
-"""raised when the content of a checkpoint changes: older ones are not used"""
+"""incremented when the content of a checkpoint changes; older checkpoints are then ignored"""
 SUFFIX = ".state"
 VARIABLE = "GPRUNE_SAVE_SECONDS"
-"""environment variable with the most seconds between two checkpoints; in no key"""
+"""environment variable with the maximum number of seconds between two checkpoints; it is in no key"""
 SAVE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """All that the next step of a stage depends on, as it was between two steps."""
+    """All data that the next step of a stage depends on, as it was between two steps."""
 
     step: int
     """finished steps"""
     steps: int
-    """steps in all"""
+    """total number of steps"""
     arrays: Mapping[str, Array]
     values: Mapping[str, Any]
     """JSON values"""
 
 
 class StateFile:
-    """The checkpoint of one stage that is not finished."""
+    """The checkpoint of one unfinished stage."""
 
     def __init__(self, store: Store, stage: str, key: str) -> None:
-        """Bind a result. Raises StoreError if the stage or the key could leave the cache."""
+        """Bind the checkpoint to a result. Raises StoreError if the stage or the key would lead out of the cache."""
         self.store, self.stage, self.key = store, stage, key
         self.path = store.folder(stage, key).with_name(f"{key}{SUFFIX}")
 
     def read(self) -> State | None:
         """Return the checkpoint, or None if there is none.
 
-        Raises DamagedError if it cannot be read, or belongs to another result or layout.
+        Raises DamagedError if it cannot be read, or belongs to another result or version.
         """
         try:
             with safe_open(self.path, framework="numpy") as file:
                 metadata, arrays = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}
             about = metadata["about"]
-            if _digest(arrays, about) != metadata["sha256"]:
+            if _digest_state(arrays, about) != metadata["sha256"]:
                 raise ValueError("it has changed since it was written")
             values = safe_parsing.json_value(about, "its metadata")
             if values["of"] != [FORM, self.stage, self.key]:
-                raise ValueError("it is of another result or version")
+                raise ValueError("it belongs to another result or version")
             return State(values["step"], values["steps"], arrays, values["values"])
         except FileNotFoundError:
             return None
@@ -91,10 +91,10 @@ class StateFile:
         arrays = {name: np.array(array, order="C") for name, array in state.arrays.items()}
         with explain_errors(self.store.root):
             make_folder(self.path.parent)
-            write_bytes(self.path, save(arrays, {"about": about, "sha256": _digest(arrays, about)}))
+            write_bytes(self.path, save(arrays, {"about": about, "sha256": _digest_state(arrays, about)}))
 
     def remove(self) -> None:
-        """Remove the checkpoint and what a killed process left of one, as far as possible."""
+        """Remove the checkpoint and temporary files of a killed process, as far as possible."""
         partial = [path for path in self.path.parent.glob(f".{self.key}-*{SUFFIX}") if is_temporary_name(path.name)]
         for path in (self.path, *partial):
             with contextlib.suppress(OSError):
@@ -102,7 +102,10 @@ class StateFile:
 
 
 def sweep_checkpoints(store: Store) -> None:
-    """Remove checkpoints of finished results: their processes ended between the two."""
+    """Remove checkpoints of finished results.
+
+    They remain if a process ends after it has written a result and before it has removed the checkpoint.
+    """
     for path in store.root.glob(f"*/[!.]*{SUFFIX}"):
         stage, key = path.parent.name, path.name.removesuffix(SUFFIX)
         with contextlib.suppress(StoreError):
@@ -110,7 +113,7 @@ def sweep_checkpoints(store: Store) -> None:
                 StateFile(store, stage, key).remove()
 
 
-def _digest(arrays: Mapping[str, Array], about: str) -> str:
+def _digest_state(arrays: Mapping[str, Array], about: str) -> str:
     sha = hashlib.sha256(about.encode())
     for name in sorted(arrays):
         sha.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
@@ -120,12 +123,12 @@ def _digest(arrays: Mapping[str, Array], about: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Cost of a stage so far."""
+    """Cost of a stage so far: passes of the dense model and time."""
 
     forward: int = 0
-    """tokens that the dense model was run over"""
+    """number of tokens in forward passes of the dense model"""
     backward: int = 0
-    """tokens whose gradients went back through it"""
+    """number of tokens in backward passes of the dense model"""
     seconds: float = 0.0
 
     def __add__(self, other: Spent) -> Spent:
@@ -134,7 +137,7 @@ class Spent:
 
     @classmethod
     def of(cls, values: Any) -> Spent:
-        """Read `plain` from a checkpoint. Raises ValueError if it is no such list."""
+        """Return the cost in the list `plain` of a checkpoint. Raises ValueError if the list is not valid."""
         valid = isinstance(values, list) and len(values) == 3 and {type(number) for number in values} <= {int, float}
         if not valid or not all(math.isfinite(number) and number >= 0 for number in values):
             raise ValueError("it lacks the cost so far")
@@ -142,7 +145,7 @@ class Spent:
 
     @property
     def plain(self) -> list[float]:
-        """A list for a checkpoint."""
+        """Cost as a list of numbers for a checkpoint."""
         return [self.forward, self.backward, round(self.seconds, 3)]
 
 
@@ -150,7 +153,7 @@ class Resumption:
     """Reads and replaces the checkpoint of one stage; the caller holds the lock of its result."""
 
     def __init__(self, file: StateFile, spent_here: Callable[[], Spent], progress: Progress) -> None:
-        """Bind a checkpoint; `spent_here` returns what this process has spent on the stage so far.
+        """Bind a checkpoint; `spent_here` returns the cost of the stage in this process so far.
 
         Raises SettingsError if the environment variable is not a number.
         """
@@ -162,17 +165,17 @@ class Resumption:
             raise SettingsError(f"{VARIABLE} must be a number of seconds (got {safe_parsing.quote(text)})") from error
         self._saved, self._moment, self._failed = 0, time.monotonic(), False
         self.before = Spent()
-        """what earlier processes have spent on the part of the result that is resumed"""
+        """cost of the resumed part of the result in earlier processes"""
         self.began = 0
-        """the step after which this process resumed; 0 where it did all"""
+        """step after which this process resumed; 0 if it computed all steps"""
 
     @property
     def spent(self) -> Spent:
-        """Cost of the stage so far, in all processes."""
+        """Cost of the stage so far over all processes."""
         return self.before + self._here()
 
     def load(self) -> State | None:
-        """Return the checkpoint of an earlier process, or None if there is none that can be used."""
+        """Return the checkpoint of an earlier process, or None if there is no usable one."""
         try:
             return self._file.read()
         except DamagedError as error:
@@ -180,22 +183,22 @@ class Resumption:
             return None
 
     def refuse(self, fault: str) -> None:
-        """Report that the checkpoint cannot be used; the next one replaces it."""
+        """Report that the checkpoint cannot be used; the next checkpoint replaces it."""
         why = safe_parsing.sentence(fault, 120)
-        self._progress(0, 1, Notice(f"the state of an earlier process cannot be used ({why}): it starts at step 1"))
+        self._progress(0, 1, Notice(f"the state of an earlier process cannot be used ({why}): restart at step 1"))
 
     def resume(self, state: State, spent: Spent) -> Notice:
-        """Record that this process resumes at a checkpoint, and return a sentence that says so."""
+        """Record that this process resumes from a checkpoint, and return a notice about it."""
         self.before, self.began, self._saved = spent, state.step, state.step
-        return Notice(f"resumes at step {state.step + 1} of {state.steps}, where an earlier process was stopped")
+        return Notice(f"resumes at step {state.step + 1} of {state.steps}, after an earlier process was stopped")
 
     @property
     def is_due(self) -> bool:
-        """Return True if the last checkpoint is 60 seconds old."""
+        """Return True if the last checkpoint is at least 60 seconds old."""
         return time.monotonic() - self._moment >= self._seconds
 
     def save(self, state: State) -> None:
-        """Replace the checkpoint, unless it is of this step; a failure is reported once."""
+        """Replace the checkpoint unless it is already of this step; the first failure is reported."""
         if state.step <= self._saved:
             return
         try:
@@ -203,7 +206,7 @@ class Resumption:
         except StoreError as error:
             if not self._failed:
                 self._failed = True
-                lost = f"if stopped now, it would resume at step {self._saved + 1} of {state.steps}"
+                lost = f"if stopped now, the stage would resume at step {self._saved + 1} of {state.steps}"
                 words = f"its state was not saved ({safe_parsing.sentence(error, 200)}); the stage continues: {lost}"
                 self._progress(state.step, state.steps, Notice(words))
         else:
@@ -211,8 +214,8 @@ class Resumption:
         self._moment = time.monotonic()
 
     def stop(self, state: State) -> None:
-        """Replace the checkpoint of a stage that is stopped after a step, and report it."""
-        # the listener may only repeat that the stage is to stop
+        """Replace the checkpoint of a stage that stops after a step, and report it."""
+        # the listener may raise again to stop the stage
         with contextlib.suppress(Cancelled):
             self.save(state)
             if state.step == self._saved:

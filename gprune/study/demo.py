@@ -61,7 +61,8 @@ DEMOS: Mapping[str, Callable[[], Study]] = {"demo": demo_study, "demo-strong-dri
 def read_study(name: str, *, pipe: bool = False) -> Study:
     """Return a bundled study by name, or the study in a file; an existing file takes precedence.
 
-    `pipe` also allows a pipe. Raises SettingsError if there is neither, or the file has no valid study.
+    `pipe` also allows a pipe. Raises SettingsError if there is neither a bundled study nor a file of this name, or the
+    file has no valid study.
     """
     if name in DEMOS and not os.path.exists(name):
         return DEMOS[name]()

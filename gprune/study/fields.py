@@ -46,11 +46,11 @@ OPTIONS = {
 @cache
 def documentation() -> dict[str, str]:
     """Return the documentation of each field by dotted name, and of each section by its name."""
-    texts, hints = dict(_field_texts(Study)), typing.get_type_hints(Study)
+    texts, hints = dict(_parse_field_texts(Study)), typing.get_type_hints(Study)
     for name in field_names():
         section, _, field = name.rpartition(".")
         if section:
-            texts[name] = _field_texts(hints[section])[field]
+            texts[name] = _parse_field_texts(hints[section])[field]
     return texts
 
 
@@ -62,7 +62,7 @@ def hint(name: str) -> Any:
 
 
 @cache
-def _field_texts(kind: type) -> dict[str, str]:
+def _parse_field_texts(kind: type) -> dict[str, str]:
     (node,) = ast.parse(inspect.getsource(kind)).body
     texts: dict[str, str] = {}
     for field, after in pairwise(cast(ast.ClassDef, node).body):

@@ -90,7 +90,7 @@ class Method:
 
     @property
     def levels(self) -> bool:
-        """Return True if it can keep the same number of units in every layer (sparsity.widths equal)."""
+        """Return True if the method can keep the same number of units in every layer (sparsity.widths equal)."""
         return self.decision not in ("llm_pruner", "slimllm", "plugin")
 
     @property

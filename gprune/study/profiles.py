@@ -59,7 +59,7 @@ def recipe() -> str:
         f"Recommended recipe, a method of its own: it tries the masks of {join_words(labels)} with several "
         "repairs and keeps the best pair on held-out text."
     )
-    evidence = _evidence()
+    evidence = _read_evidence()
     return (
         f"{words} On {join_words(evidence['models'])}, on which its weights were chosen, its perplexity on unseen "
         f"text is {evidence['to GPrune']:.2f}× GPrune’s and {evidence['to the best unrepaired']:.2f}× that of the "
@@ -69,9 +69,9 @@ def recipe() -> str:
 
 def development_models() -> tuple[str, ...]:
     """Return the short names of the models on which the weights of the recommended recipe were selected."""
-    return tuple(_evidence()["models"])
+    return tuple(_read_evidence()["models"])
 
 
-def _evidence() -> dict[str, Any]:
+def _read_evidence() -> dict[str, Any]:
     """Return the figures of the search."""
     return dict(safe_parsing.json_file(RECIPE, "the evidence of the recommended recipe"))

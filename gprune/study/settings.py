@@ -23,11 +23,11 @@ T = TypeVar("T")
 MOST_BATCH = 2**16
 """sequences of one forward pass"""
 MOST_STEPS = 10**6
-"""refinement steps of BCM, 6,667 times ours"""
+"""maximum number of refinement steps of BCM, 6,667 times the default"""
 MOST_MODULES = 2**16
-"""modules of a layer; no layer has as many neurons for each of them"""
+"""maximum number of modules of a layer; no layer has as many neurons for each of them"""
 MOST_COUNT = 2**31 - 1
-"""of what is only an upper bound itself and costs nothing"""
+"""maximum value of settings that are only upper bounds, and cost nothing"""
 PRESET_LENGTHS = {"128": 128, "2048": 2048}
 
 
@@ -38,7 +38,7 @@ def _as_integer(value: Any) -> Any:
 
 
 def _as_text(value: Any) -> Any:
-    # a window preset is a name that looks like a number
+    # a window preset is a name that consists of digits
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -86,7 +86,7 @@ def require_whole(**values: object) -> None:
 
 
 def _is_length(preset: str) -> bool:
-    # "²" counts as a digit and is no number; int() refuses thousands of digits
+    # "²" counts as a digit but is not a number; int() refuses thousands of digits
     digits = preset.isascii() and preset.isdecimal() and len(preset) <= 9
     return digits and 2 <= int(preset) <= forms.MOST_LENGTH
 
@@ -500,7 +500,7 @@ _KINDS = [repair.word for repair in REPAIRS.values() if FITTED in repair.needs.v
 _TEXTS = get_args(TextsUsed)
 
 
-def _words(candidates: tuple[str, ...]) -> bool:
+def _has_valid_words(candidates: tuple[str, ...]) -> bool:
     parts = [word.partition(":")[::2] for word in candidates]
     return bool(candidates) and all(kind in _KINDS and texts in _TEXTS for kind, texts in parts)
 
@@ -522,7 +522,7 @@ class ChoiceSettings(Form):
         Several[Text],
         Rule(
             f"repairs as kind:texts, of the kinds {', '.join(_KINDS)} and the texts {', '.join(_TEXTS)}",
-            _words,
+            _has_valid_words,
         ),
         Rule("repairs without duplicates", lambda words: len(set(words)) == len(words)),
     ] = ("least_squares_bias:both", "least_squares:both_and_sampled", f"{TRIED_SCALED}:both_and_sampled")

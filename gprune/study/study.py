@@ -43,7 +43,7 @@ from gprune.system.forms import NOT_NEGATIVE, Form, Rule, validate_form
 _NOT_IN_DIGEST = ("name", "group", "text_names", "offload")
 """fields that change no result and are not part of the digest"""
 _NAMED_TEXT = re.compile(r"([^\s=#/\\:][^=#/\\:]{0,39})=(.+)", re.DOTALL)
-"""NAME=TEXT; an option of a text follows a #"""
+"""form of a named text: NAME=TEXT, with options of the text after a #"""
 _ADDED_SETTINGS: dict[str, dict[str, Any]] = {
     "calibration": {"positions": 8},
     "baselines": {"taylor_text": ""},
@@ -165,7 +165,7 @@ class Study(Form):
             )
 
     def _split_text_names(self) -> None:
-        """Move names in fields like NAME=TEXT to `text_names`, and drop the names of unused texts."""
+        """Move names in fields of the form NAME=TEXT to `text_names`, and drop the names of unused texts."""
         names: dict[str, str] = {}
 
         def split(entry: str) -> str:

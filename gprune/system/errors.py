@@ -1,4 +1,4 @@
-"""Exceptions that a person can act on.
+"""Exceptions with a remedy for the user.
 
 Every message says what is wrong, with the offending value, and what to do about it.
 
@@ -17,7 +17,7 @@ Every message says what is wrong, with the offending value, and what to do about
     ├── JobError            a job that cannot be started, found or stopped
     └── Cancelled           the person stopped the run
 
-No GpruneError is Interrupted: it comes with a signal, as KeyboardInterrupt does, and is one of these.
+Interrupted is no GpruneError but a KeyboardInterrupt, because it is raised by a signal.
 """
 
 
@@ -53,7 +53,7 @@ class CorpusError(GpruneError):
 
 
 class UnreadableError(GpruneError, ValueError):
-    """A file or value from outside is damaged, hostile or no value at all."""
+    """A file or value from outside is damaged, hostile or not of the expected kind."""
 
 
 class StoreError(GpruneError):
@@ -61,12 +61,12 @@ class StoreError(GpruneError):
 
 
 class DamagedError(StoreError):
-    """A result in the cache is not what was written there."""
+    """A result in the cache differs from what was written."""
 
     def __init__(self, stage: str, key: str, fault: str) -> None:
-        """Name the damaged result and its fault, which ends a sentence, and the remedy."""
+        """Name the damaged result, its fault, and the remedy."""
         super().__init__(
-            f"no whole result: {stage}/{key} is damaged ({fault}): run the study again "
+            f"no complete result: {stage}/{key} is damaged ({fault}): run the study again "
             "to recompute it, finished stages are kept"
         )
         self.fault = fault
@@ -94,7 +94,7 @@ class Cancelled(GpruneError):  # noqa: N818  (an outcome, not an error)
 
 
 class Interrupted(KeyboardInterrupt):  # noqa: N818  (an outcome, not an error)
-    """The machine needs the process to leave: the run is to be continued.
+    """The process was asked to stop by a signal; the run is to be resumed.
 
-    It comes from a signal, wherever the process is at that moment: what deals with errors does not meet it.
+    It is a KeyboardInterrupt, so that handlers of ordinary errors do not catch it.
     """

@@ -1,8 +1,8 @@
-"""Files written whole or not at all, and locks on files (`flock`), which end with the process that holds them.
+"""Files that are written completely or not at all, and file locks (`flock`) that end with their process.
 
-A file is written under another name first, then moved into place in one step. A reader meets the old file or the new
-one, never half of one; a write that fails leaves the old one alone. What is in place has reached the disk, so that this
-holds when the machine loses its power as well. Folders made here are their owner's alone.
+A file is written under another name first, then moved into place in one step. A reader finds the old or the new file,
+never a partial one, and a failed write leaves the old file unchanged. The content is flushed to the disk before the
+move, so this also holds after a power failure. New folders are accessible only to their owner.
 """
 
 import contextlib
@@ -23,23 +23,23 @@ from gprune.system.errors import GpruneError, SettingsError, StoreError
 from gprune.system.units import amount
 
 LARGER_DISK = "make room, or set HF_HOME to a folder on a larger disk"
-"""what to do where a download of the hub has no room"""
+"""remedy if a download from the hub does not fit on the disk"""
 _BESIDE = re.compile(r"\..*-[0-9a-f]{32}(\.[^.]*)?", re.DOTALL)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 WITHOUT_LOCKS = (
     "the disk that holds {} has no file locks ({}): "
     "mount it with flock, or set GPRUNE_CACHE to a folder on another disk"
 )
-"""what is said of a folder, with the reason"""
+"""message about a folder that cannot be used, with the reason"""
 
 
 def temporary_path(path: Path) -> Path:
-    """Return a hidden name in the same folder, with the same ending, that no other process or thread has chosen."""
+    """Return a unique hidden name in the same folder, with the same ending."""
     return path.with_name(f".{path.stem}-{uuid4().hex}{path.suffix}")
 
 
 def is_temporary_name(name: str) -> bool:
-    """Return True if `temporary_path` made a name: an old one belongs to a writer that was killed."""
+    """Return True if a name was made by `temporary_path`; an old file of this name belongs to a killed writer."""
     return _BESIDE.fullmatch(name) is not None
 
 
@@ -52,7 +52,7 @@ def remove(path: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """Remove a folder that others may read: rename it first, so that no reader meets half of it.
+    """Remove a folder that others may read; it is renamed first, so that no reader finds a part of it.
 
     Raises OSError if it cannot be renamed.
     """
@@ -63,7 +63,7 @@ def discard(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its missing parents, readable by their owner alone; an existing one stays.
+    """Create a folder and its missing parents, accessible only to their owner; an existing folder is not changed.
 
     Raises OSError if it cannot be created, or something else has its name.
     """
@@ -74,9 +74,9 @@ def make_folder(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has a file, or which names a folder holds; not every disk can say so.
+    """Flush a file's content, or a folder's list of names, to the disk; do nothing if the disk does not support this.
 
-    Raises OSError if the disk has no room for it.
+    Raises OSError if the disk is full.
     """
     number = os.open(path, os.O_RDONLY)
     try:
@@ -90,9 +90,9 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; the file takes the place of `path` when the context ends without error.
+    """Yield a temporary path to write to; the file replaces `path` if the context ends without an error.
 
-    Nothing is left under the temporary name. Raises OSError if the file cannot be moved into place.
+    The temporary file is removed in any case. Raises OSError if the file cannot be moved into place.
     """
     temporary = temporary_path(path)
     try:
@@ -115,10 +115,10 @@ def require_place(path: Path) -> None:
 
 
 def require_room(kind: type[GpruneError], subject: str, size: int, folder: Path, remedy: str) -> None:
-    """Check before the start that a disk has room for so many bytes.
+    """Raise an error before the start of a download or a computation if the disk has too little room.
 
-    `subject` begins the sentence of the error, of the class `kind`, that names both, and `remedy` ends it; the
-    folder need not exist yet.
+    The error is of class `kind`. Its sentence begins with `subject`, names the needed and the free bytes, and ends with
+    `remedy`. The folder need not exist yet.
     """
     existing_folder = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(existing_folder).free
@@ -127,23 +127,23 @@ def require_room(kind: type[GpruneError], subject: str, size: int, folder: Path,
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file in one step; where an OSError says that it cannot, an older one is unchanged."""
+    """Write a file in one step. Raises OSError if it cannot be written; an older file is then unchanged."""
     with replace_file(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text as `write_bytes` does, as UTF-8 and with its line ends as they are."""
+    """Write a text as UTF-8 in one step, with its line ends unchanged; see `write_bytes`."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON, as `write_bytes` does; letters beyond ASCII stay readable."""
+    """Write a value as JSON in one step, with letters beyond ASCII unescaped; see `write_bytes`."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False))
 
 
 class Lock:
-    """An exclusive lock on one file, which stays on disk when the lock is released."""
+    """An exclusive lock on one file, which remains on disk after the lock is released."""
 
     def __init__(self, path: Path, poll: float = 0.05) -> None:
         """Prepare a lock; `poll` is the number of seconds between two attempts."""
@@ -155,7 +155,7 @@ class Lock:
         return bool(self._lock.is_locked)
 
     def acquire(self, seconds: float) -> bool:
-        """Wait up to `seconds` for the lock, and return True if this object holds it then.
+        """Wait up to `seconds` for the lock, and return True if this object then holds it.
 
         Raises StoreError if the disk has no locks, OSError if the file cannot be created.
         """

@@ -1,4 +1,4 @@
-"""Dataclasses that pydantic reads in strict mode, with one sentence for each field that it refuses.
+"""Dataclasses that pydantic validates in strict mode, with one sentence for each invalid field.
 
 Annotations declare the type of a field and its rules:
 
@@ -10,8 +10,8 @@ Annotations declare the type of a field and its rules:
     Corner.parse({"width": 0})    # SettingsError: width must be at least 1 (got 0)
     Corner(width=0)               # the same, because of @checked
 
-`safe_parsing` limits size, depth and numbers before. Pydantic is imported with the first value that is
-validated, so that commands which only list fields start without it.
+`safe_parsing` limits size, depth and numbers beforehand. Pydantic is only imported when the first value is validated,
+so that commands that only list fields start faster.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_LENGTH = 2**20
-"""tokens of one sequence or window; the longest context of any model"""
+"""maximum number of tokens of a sequence or window; the longest context of any model"""
 MOST_STUDIES = 1000
-"""studies of a sweep, as many as one array of Slurm's usually has"""
+"""maximum number of studies of a sweep, which is also Slurm's usual limit for one array"""
 LONGEST_NAME = 200
-"""characters of what people call a study"""
+"""maximum number of characters in the name of a study"""
 MOST_FAULTS = 8
-"""faults that one error message lists"""
+"""maximum number of faults in one error message"""
 _TYPES = {
     "int_type": "a whole number",
     "float_type": "a number",
@@ -69,7 +69,7 @@ class Rule:
     """A requirement on a value of the right type."""
 
     words: str
-    """what follows `must be`"""
+    """words that follow `must be` in an error"""
     holds: Callable[[Any], bool]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
@@ -85,15 +85,15 @@ class Rule:
 
 
 class _AnySequence:
-    """Accept a list for a tuple, although the mode is strict."""
+    """Accepts a list for a tuple in strict mode."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         return handler(source) | {"strict": False}
 
 
-def at_least(least: float, unit: str = "") -> Rule:
-    """Require a number of at least `least`."""
-    return Rule(f"at least {least} {unit}".rstrip(), lambda value: value >= least)
+def at_least(lower: float, unit: str = "") -> Rule:
+    """Require a number of at least `lower`."""
+    return Rule(f"at least {lower} {unit}".rstrip(), lambda value: value >= lower)
 
 
 def at_most(upper: float, unit: str = "") -> Rule:
@@ -106,9 +106,9 @@ def shorter(upper: int, noun: str = "text", unit: str = "characters") -> Rule:
     return Rule(f"{noun} of at most {upper} {unit}", lambda value: len(value) <= upper)
 
 
-def between(least: float, upper: float) -> Rule:
-    """Require a number in [least, most]."""
-    return Rule(f"{least} to {upper}", lambda value: least <= value <= upper)
+def between(lower: float, upper: float) -> Rule:
+    """Require a number in [lower, upper]."""
+    return Rule(f"{lower} to {upper}", lambda value: lower <= value <= upper)
 
 
 def one_of(choices: tuple[str, ...]) -> Rule:
@@ -124,18 +124,18 @@ Listed = Annotated[tuple[T, ...], _AnySequence()]
 
 
 class Form:
-    """Base of a frozen dataclass that is read from an object of JSON."""
+    """Base of a frozen dataclass that is read from a JSON object."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
     WHAT: ClassVar[str] = "the file"
-    """its name in an error message"""
+    """name of the form in an error message"""
     WHERE: ClassVar[str] = ""
-    """prefix of its fields in an error message"""
+    """prefix of field names in an error message"""
 
     @classmethod
     def parse(cls, values: Any, error: type[GpruneError] = SettingsError) -> Self:
-        """Build one from an object of JSON.
+        """Return a form built from a JSON object.
 
         Raises `error` with a sentence for every field that is unknown, missing, of another type or out of range.
         """
@@ -145,11 +145,11 @@ class Form:
         try:
             return cast("Self", _adapter(form).validate_python(values))
         except ValidationError as refused:
-            raise _refusal(refused, form, error, "") from refused
+            raise _build_error(refused, form, error, "") from refused
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """Accept an object of JSON for the dataclass, although the mode is strict."""
+        """Accept a JSON object for the dataclass in strict mode."""
         schema = handler(source)
         handler.resolve_ref_schema(schema)["strict"] = False
         return schema
@@ -177,7 +177,7 @@ def validate_form(form: type[T]) -> type[T]:
         try:
             _adapter(kind).validator.validate_python(ArgsKwargs((), arguments), self_instance=self)
         except ValidationError as error:
-            raise _refusal(error, kind, SettingsError, kind.WHERE) from error
+            raise _build_error(error, kind, SettingsError, kind.WHERE) from error
 
     kind.__init__ = __init__
     return form
@@ -194,20 +194,20 @@ def _is_form(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, Form)
 
 
-def _refusal(refused: ValidationError, form: Any, error: type[GpruneError], where: str) -> GpruneError:
+def _build_error(refused: ValidationError, form: Any, error: type[GpruneError], where: str) -> GpruneError:
     subject, names = form.WHAT, names_of(form)
     errors: Any = refused.errors(include_url=False)
-    missing = [_field_path(entry["loc"], where) for entry in errors if entry["type"] == "missing"]
+    missing = [_join_field_path(entry["loc"], where) for entry in errors if entry["type"] == "missing"]
     faults = [f"{subject} lacks {', '.join(missing)}"] if missing else []
-    faults += [_fault(entry, subject, where, names) for entry in errors if entry["type"] != "missing"]
-    more = [f"{len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
-    sentence = error("; also: ".join(faults[:MOST_FAULTS] + more))
+    faults += [_describe_fault(entry, subject, where, names) for entry in errors if entry["type"] != "missing"]
+    omitted = [f"{len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
+    sentence = error("; also: ".join(faults[:MOST_FAULTS] + omitted))
     sentence.faults = tuple(faults)
     return sentence
 
 
-def _fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
-    kind, field, context = entry["type"], _field_path(entry["loc"], where), entry.get("ctx", {})
+def _describe_fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
+    kind, field, context = entry["type"], _join_field_path(entry["loc"], where), entry.get("ctx", {})
     if kind == "unexpected_keyword_argument":
         section = field.removeprefix(where).rpartition(".")[0]
         siblings = [where + name for name in names if name.rpartition(".")[0] == section]
@@ -215,7 +215,7 @@ def _fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
     rule = _TYPES.get(kind, entry["msg"])
     if kind == "value_error":
         if isinstance(context["error"], GpruneError):
-            # a form names its fields, but not its position in a list
+            # the name of a form's field does not include the form's position in a list
             return f"{field}: {context['error']}" if "[" in field else str(context["error"])
         rule = str(context["error"])
     if kind == "literal_error":
@@ -226,15 +226,15 @@ def _fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
     return f"{field or subject} must be {rule} (got {quote(entry['input'])})"
 
 
-def _field_path(parts: Iterable[str | int], where: str) -> str:
-    # a table may have keys of any length
+def _join_field_path(parts: Iterable[str | int], where: str) -> str:
+    # keys of a mapping may have any length
     names = (f"[{part}]" if isinstance(part, int) else f".{part[:LONGEST_NAME]}" for part in parts)
     return where + "".join(names).removeprefix(".")
 
 
 @functools.cache
 def names_of(form: Any) -> tuple[str, ...]:
-    """List the fields of a form; those of a nested form as dotted names."""
+    """Return the field names of a form; fields of nested forms have dotted names."""
     hints, names = typing.get_type_hints(form), list[str]()
     for field in fields(form):
         hint = hints[field.name]
@@ -243,6 +243,6 @@ def names_of(form: Any) -> tuple[str, ...]:
 
 
 def suggestion(name: str, known_names: Iterable[str]) -> str:
-    """Suggest the nearest known field, or list all of them."""
+    """Return a suggestion of the nearest known field, or a list of all fields."""
     near = closest(name, names := list(known_names))
     return f"did you mean {near!r}?" if near else f"known fields: {', '.join(names)}"

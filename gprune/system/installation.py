@@ -1,7 +1,7 @@
-"""Version of the package, and places of it and of the files beside it: in a checkout or installed.
+"""Version of the package, and the paths of its files, in a checkout or an installation.
 
-A checkout has the app's script, its pages, Streamlit's settings and the study that Compare shows at its top.
-A wheel carries the same files below ``gprune/_app/``, a folder that no checkout has, editable or not.
+A checkout has the app's script, its pages, Streamlit's settings and the study of the page Compare at its top level. A
+wheel has the same files in ``gprune/_app/``, a folder that does not exist in any checkout.
 """
 
 import subprocess
@@ -13,32 +13,32 @@ from gprune.system.errors import UnreadableError
 from gprune.system.safe_parsing import json_object, sentence
 
 __version__ = "0.1.0"
-"""the one place that a release changes"""
+"""the only place that a release changes"""
 _PACKAGE = Path(__file__).resolve().parents[1]
 _CARRIED = _PACKAGE / "_app"
 
 INSTALLED = _CARRIED.is_dir()
-"""whether this is a package that pip has put beside others"""
+"""True if the package was installed by pip, False in a checkout"""
 APP_FOLDER = _CARRIED if INSTALLED else _PACKAGE.parent
-"""holds app.py, pages/, .streamlit/ and docs/fair_study.md"""
+"""folder with app.py, pages/, .streamlit/ and docs/fair_study.md"""
 CHILD_FOLDER = None if INSTALLED else _PACKAGE.parent
-"""where processes of this package start: a checkout is found from there, a package from anywhere"""
+"""folder in which processes of this package start, so that they can import a checkout"""
 
 
 def command(module: str, *arguments: str) -> list[str]:
     """Return the command line of a module of this package, for a process that starts in ``CHILD_FOLDER``."""
-    # the folder in which the app was started may hold anything, also a file torch.py
+    # the folder in which the app was started may contain any file, such as a torch.py
     safely = ["-P"] if INSTALLED else []
     return [sys.executable, *safely, "-m", module, *arguments]
 
 
 def ask_command(*arguments: str) -> dict[str, Any]:
-    """Return the JSON object in the last line that `gprune ARGUMENTS` writes. Raises UnreadableError if it fails."""
+    """Return the JSON object in the last output line of `gprune ARGUMENTS`. Raises UnreadableError if this fails."""
     reason: object = ""
     try:
         process = subprocess.run(command("gprune", *arguments), cwd=CHILD_FOLDER, capture_output=True, timeout=120)
         reason = process.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        # a plug-in may print while it is imported
+        # a plug-in may print during its import
         return json_object(process.stdout.splitlines()[-1], "its output")
     except (OSError, subprocess.TimeoutExpired, IndexError, UnreadableError) as error:
         raise UnreadableError(f"`gprune {arguments[0]}` failed ({sentence(reason or error, 140)})") from error

@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 
 WEIGHTS_OF_A_GPU = 0.8
-"""of a GPU's memory that weights may take before a model is laid over several: its passes need room"""
+"""share of a GPU's memory for weights above which a model is spread over several GPUs, because passes need memory"""
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""where a container says how much memory it may have, in the two forms of Linux"""
+"""files with the memory limit of a container, for both versions of Linux control groups"""
 _blocks: list[list[BaseException]] = []
 
 
@@ -28,7 +28,7 @@ def has_gpu() -> bool:
 @cache
 def cards() -> tuple[str, ...]:
     """Return the names of the CUDA devices in the order in which torch numbers them; none without a driver."""
-    driver = _driver()
+    driver = _load_driver()
     count, device, name = ctypes.c_int(0), ctypes.c_int(0), ctypes.create_string_buffer(256)
     if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return ()
@@ -42,13 +42,13 @@ def cards() -> tuple[str, ...]:
 @cache
 def card_memory(index: int = 0) -> int:
     """Return the bytes of a CUDA device's memory; 0 if the driver does not report it."""
-    driver, device, size = _driver(), ctypes.c_int(0), ctypes.c_size_t(0)
+    driver, device, size = _load_driver(), ctypes.c_int(0), ctypes.c_size_t(0)
     if driver is None or driver.cuDeviceGet(ctypes.byref(device), index):
         return 0
     return 0 if driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) else size.value
 
 
-def _driver() -> Any:
+def _load_driver() -> Any:
     """Return the initialized CUDA driver, or None if there is none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -60,11 +60,11 @@ def _driver() -> Any:
 def memory() -> tuple[int, int]:
     """Return the free and total bytes of memory of this machine or container."""
     usage = psutil.virtual_memory()
-    total = min([int(usage.total), *(limit for limit in map(_limit, _LIMITS) if limit)])
+    total = min([int(usage.total), *(limit for limit in map(_read_limit, _LIMITS) if limit)])
     return min(int(usage.available), total), total
 
 
-def _limit(file: Path) -> int:
+def _read_limit(file: Path) -> int:
     """Return the number in a file; 0 if there is none."""
     try:
         words = file.read_text(encoding="ascii").strip()
@@ -74,7 +74,7 @@ def _limit(file: Path) -> int:
 
 
 def release_free_memory() -> None:
-    """Return free memory of malloc to the system, where the C library can."""
+    """Return free memory of malloc to the operating system, if the C library supports it."""
     give = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if give is not None:
         give(0)
@@ -85,7 +85,7 @@ def peak_memory() -> int:
 
     VmHWM of Linux counts this program only; `getrusage` also includes the process that it was forked from.
     """
-    for size in _values(Path("/proc/self/status"), "VmHWM"):
+    for size in _read_values(Path("/proc/self/status"), "VmHWM"):
         return 1024 * int(size.removesuffix("kB"))
     unit = 1 if platform.system() == "Darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -93,7 +93,7 @@ def peak_memory() -> int:
 
 def version(package: str) -> str:
     """Return the installed version of a package."""
-    # it takes as long as all else that a command imports before it is asked anything
+    # its import takes as long as all other imports of a command together
     from importlib import metadata
 
     try:
@@ -103,16 +103,16 @@ def version(package: str) -> str:
 
 
 def describe(device: str) -> str:
-    """Describe device, threads and libraries, on which a speed depends; `device` as in a study."""
+    """Return a description of device, threads and libraries, which determine a speed; `device` as in a study."""
     libraries = f"torch {version('torch')}, transformers {version('transformers')}"
     count = threads()
     computes = f"{processor()}, {count} thread{'' if count == '1' else 's'}"
-    # the card decides, by whatever name it was asked for
+    # name the GPU itself, whatever the study calls it
     return f"{card(device) or computes}, {libraries}"
 
 
 def card(device: str) -> str:
-    """Return the name of the GPU that a study with auto, cpu or cuda computes on; empty if that is the CPU."""
+    """Return the name of the GPU for a study's device (auto, cpu or cuda); empty if that is the CPU."""
     if device == "cpu" or not has_gpu():
         return ""
     number = device.partition(":")[2]
@@ -121,17 +121,17 @@ def card(device: str) -> str:
 
 
 def threads() -> str:
-    """Return the number of threads for computing, from `OMP_NUM_THREADS` where it is set.
+    """Return the number of threads for computing: `OMP_NUM_THREADS` if it is set, else the number of cores.
 
-    One core is left to the app where there are more than two: the app idles most of the time, and on a small
-    machine half of the cores is too high a price. A variable that is set is respected.
+    With more than two cores, one is left to the app. On a small machine that would be too high a price, because the app
+    is idle most of the time.
     """
     count = cores()
     return os.environ.get(THREADS_VARIABLE) or str(count - 1 if count > 2 else count)
 
 
 def cores() -> int:
-    """Return the cores that this process may use; in a container perhaps fewer than the machine has."""
+    """Return the number of cores that this process may use, which may be fewer in a container than in the machine."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -139,10 +139,10 @@ def cores() -> int:
 
 def processor() -> str:
     """Return the name of the processor."""
-    return next(iter(_values(Path("/proc/cpuinfo"), "model name")), platform.processor() or platform.machine())
+    return next(iter(_read_values(Path("/proc/cpuinfo"), "model name")), platform.processor() or platform.machine())
 
 
-def _values(path: Path, name: str) -> list[str]:
+def _read_values(path: Path, name: str) -> list[str]:
     """Return the values under a name in a file of `name: value` lines."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -152,12 +152,12 @@ def _values(path: Path, name: str) -> list[str]:
 
 
 def cache_budget() -> int:
-    """Return the bytes that caches may take: half of the free memory, so that a second run has room."""
+    """Return the bytes that caches may use: half of the free memory, so that a second run fits."""
     return memory()[0] // 2
 
 
 def interrupt(error: BaseException) -> None:
-    """Raise the error of a signal; inside `defer_interrupts` at the end of the block."""
+    """Raise the error of a signal, or inside `defer_interrupts` at the end of the block."""
     if not _blocks:
         raise error
     _blocks[-1].append(error)
@@ -165,7 +165,7 @@ def interrupt(error: BaseException) -> None:
 
 @contextmanager
 def defer_interrupts() -> Iterator[None]:
-    """Delay `interrupt` to the end of this block, so that a signal does not leave half of its work."""
+    """Delay `interrupt` to the end of this block, so that a signal does not leave the block's work half done."""
     pending: list[BaseException] = []
     _blocks.append(pending)
     try:

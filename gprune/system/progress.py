@@ -1,7 +1,7 @@
 """Progress of long work, reported to a listener.
 
-A stage calls ``on_progress(done, total, message)``; the listener draws a bar, appends to a job's file, or
-raises ``Cancelled`` to stop the work at that point. The class of a message tells its kind.
+A stage calls ``on_progress(done, total, message)``. The listener displays or stores the progress, or raises
+``Cancelled`` to stop the work at that point. The class of a message tells its kind.
 """
 
 from collections.abc import Callable
@@ -10,16 +10,16 @@ Progress = Callable[[int, int, str], None]
 
 
 class Notice(str):
-    """A message that says how a result was made: shown on a line of its own, and kept with the result."""
+    """A message about how a result was computed, which is displayed on its own line and stored with the result."""
 
 
 class Reused(str):
-    """A message that says that nothing had to be done."""
+    """A message that a result was reused, so nothing was computed."""
 
 
 class Waiting(str):
-    """A message that says for what the work waits."""
+    """A message about what the work waits for."""
 
 
 def silent(done: int, total: int, message: str) -> None:
-    """Listens to nothing."""
+    """Ignore all progress."""

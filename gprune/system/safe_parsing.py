@@ -1,4 +1,4 @@
-"""Readers of JSON, paths and names that come from outside: each failure is one sentence with the value."""
+"""Readers of JSON, paths and names from outside the program; each failure is one sentence with the value."""
 
 import difflib
 import json
@@ -26,38 +26,38 @@ _ADVICE = (
     (re.compile(r"weights_only|allow_pickle|add_safe_globals|allow_dangerous", re.I), PICKLED),
 )
 _LONGEST_WORD = 200
-"""characters of a word that are compared: matching takes the square of their number"""
+"""maximum number of characters of a word to compare, because the time grows with the square of the length"""
 
 
 def quote(value: object, length: int = VALUE_LENGTH) -> str:
-    """Return the repr of a value, cut in the middle to at most `length` characters."""
-    return _cut(repr(value), length, (length - 1) * 2 // 3, "…")
+    """Return the repr of a value, shortened in the middle to at most `length` characters."""
+    return _cut_middle(repr(value), length, (length - 1) * 2 // 3, "…")
 
 
 def sentence(text: object, length: int = SENTENCE_LENGTH) -> str:
-    """Return a message in one line of at most `length` characters, which keeps the remedy at its end.
+    """Return a message in one line of at most `length` characters, shortened before the remedy at its end.
 
-    A library's advice to run or unpickle what came with a file is replaced.
+    Advice of a library to run or unpickle content of a file is replaced.
     """
     words = " ".join(str(text).split())
     words = next((replacement for advice, replacement in _ADVICE if advice.search(words)), words)
-    return _cut(words, length, (length - 3) // 2, " … ")
+    return _cut_middle(words, length, (length - 3) // 2, " … ")
 
 
-def _cut(text: str, length: int, head: int, gap: str) -> str:
+def _cut_middle(text: str, length: int, head: int, gap: str) -> str:
     if len(text) <= length:
         return text
     return f"{text[:head]}{gap}{text[len(text) - (length - len(gap) - head) :]}"
 
 
 def is_whole(text: str) -> bool:
-    """Return True if a text has no lone surrogate, which JSON can write and UTF-8 cannot."""
+    """Return True if a text has no lone surrogate, which JSON allows and UTF-8 does not."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 @contextmanager
 def reraise_as(kind: type[GpruneError]) -> Iterator[None]:
-    """Raise an UnreadableError of the block as an error of class `kind`."""
+    """Turn an UnreadableError of the block into an error of class `kind`."""
     try:
         yield
     except UnreadableError as error:
@@ -65,10 +65,10 @@ def reraise_as(kind: type[GpruneError]) -> Iterator[None]:
 
 
 def json_value(data: bytes | str, subject: str, *, finite: bool = True) -> Any:
-    """Return the value in a JSON text, or its bytes in UTF-8.
+    """Return the value in JSON text, or in its UTF-8 bytes.
 
-    `subject` is its name in an error ("the study file 'a.json'"). If `finite`, NaN and infinity are refused. Raises
-    UnreadableError if it is not JSON, or nests too deeply.
+    `subject` names the source in an error ("the study file 'a.json'"). With `finite`, NaN and infinity are refused.
+    Raises UnreadableError if the text is not JSON, or nests too deeply.
     """
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
@@ -88,7 +88,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def json_object(data: bytes | str, subject: str, *, finite: bool = True) -> dict[str, Any]:
-    """Return the object in a JSON text as `json_value` does. Raises UnreadableError if it is another value."""
+    """Return the object in JSON text (see `json_value`). Raises UnreadableError if the value is not an object."""
     value = json_value(data, subject, finite=finite)
     if not isinstance(value, dict):
         raise UnreadableError(f"{subject} holds no JSON object (got {quote(value)})")
@@ -96,15 +96,15 @@ def json_object(data: bytes | str, subject: str, *, finite: bool = True) -> dict
 
 
 def json_file(path: Path, subject: str, *, finite: bool = True, pipe: bool = False) -> Any:
-    """Return the value in a JSON file; for `subject` and `finite` see `json_value`, for the rest `contents`."""
+    """Return the value in a JSON file; for `subject` and `finite` see `json_value`, for `pipe` see `contents`."""
     return json_value(contents(path, subject, pipe=pipe), subject, finite=finite)
 
 
 def contents(path: Path, subject: str, *, pipe: bool = False) -> bytes:
     """Return the bytes of a file.
 
-    `pipe` allows a pipe that a person gave; one inside a folder would be waited for. Raises FileNotFoundError
-    where there is no such file, UnreadableError if it is no ordinary file, or cannot be read.
+    `pipe` also allows a pipe that the user named; reading a pipe inside a folder could block forever. Raises
+    FileNotFoundError if there is no such file, UnreadableError if it is not a regular file, or cannot be read.
     """
     try:
         mode = path.stat().st_mode
@@ -118,9 +118,9 @@ def contents(path: Path, subject: str, *, pipe: bool = False) -> bytes:
 
 
 def path(text: str, subject: str) -> Path:
-    """Return a path that a person typed, with `~` resolved; it need not exist.
+    """Return a path that the user entered, with `~` expanded; it need not exist.
 
-    Raises UnreadableError if no file can have that name, or there is no such user.
+    Raises UnreadableError if no file can have this name, or there is no such user.
     """
     try:
         location = Path(text).expanduser()
@@ -128,17 +128,17 @@ def path(text: str, subject: str) -> Path:
         if "\0" in text:
             raise ValueError("a path has no NUL character")
     except (OSError, ValueError, RuntimeError) as error:
-        no_user = "this machine has no such user; give the whole path"
+        no_user = "this machine has no such user; give the full path"
         reason = no_user if isinstance(error, RuntimeError) else sentence(error, 100)
         raise UnreadableError(f"{subject} cannot be {quote(text)}: {reason}") from error
     return location
 
 
 def inside(folder: Path, name: Any, subject: str) -> Path:
-    """Return the path of a file that something names inside a folder; a link counts as where it leads.
+    """Return the path of the file `name` inside a folder; the check follows links.
 
-    The hub's cache keeps the files of a snapshot as links to `blobs`, beside `snapshots`: these are inside.
-    Raises UnreadableError if the name leads outside the folder.
+    The hub's cache stores the files of a snapshot as links to `blobs`, next to `snapshots`; these files count as
+    inside. Raises UnreadableError if the name leads outside the folder.
     """
     if not isinstance(name, str) or not name or Path(name).is_absolute():
         raise UnreadableError(f"{subject} names {quote(name)}, which is not a file inside {quote(str(folder))}")
@@ -147,15 +147,18 @@ def inside(folder: Path, name: Any, subject: str) -> Path:
         real, home = target.resolve(), folder.resolve()
     except (OSError, ValueError, RuntimeError) as error:
         raise UnreadableError(f"{subject} names {quote(name)}, which leads nowhere: copy it again") from error
-    if not real.is_relative_to(home) and not (real.parent == _blobs(home) and real.is_file()):
+    if not real.is_relative_to(home) and not (real.parent == _find_blobs(home) and real.is_file()):
         raise UnreadableError(
             f"{subject} names {quote(name)}, which leads outside {quote(str(folder))}: copy the file into it"
         )
     return target
 
 
-def _blobs(home: Path) -> Path | None:
-    """Return the folder of the hub's cache with the files of a snapshot that `home` is or lies in."""
+def _find_blobs(home: Path) -> Path | None:
+    """Return the `blobs` folder of the hub's cache for a snapshot that is `home` or contains it.
+
+    None outside the cache.
+    """
     snapshots = (parent.parent for parent in (home, *home.parents) if parent.parent.name == "snapshots")
     return next((parent.parent / "blobs" for parent in snapshots), None)
 
@@ -172,9 +175,9 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 
 
 def not_one_of(name: str, value: str, names: Sequence[str], otherwise: str = "") -> str:
-    """Return the error for a value of `name` that is not among the known words, with the nearest one.
+    """Return the error for an unknown value of `name`, with the nearest known word as a suggestion.
 
-    `otherwise` is the remedy where none is near.
+    `otherwise` is the remedy if no word is near.
     """
     near = closest(value, names)
     remedy = f"did you mean {near!r}?" if near else otherwise

@@ -1,4 +1,4 @@
-"""Times, durations, sizes and lists as text."""
+"""Format times, durations, sizes and lists as text."""
 
 import time
 from collections.abc import Sequence
@@ -6,23 +6,23 @@ from datetime import datetime
 
 
 def seconds_since(moment: object) -> float:
-    """Return the seconds since a time in ISO form; infinite where it is none."""
+    """Return the seconds since a time in ISO form; infinite if it is not valid."""
     return time.time() - seconds_since_1970(moment)
 
 
 def seconds_since_1970(moment: object) -> float:
-    """Return a time in ISO form as seconds since 1970; minus infinity where it is none."""
+    """Return a time in ISO form as seconds since 1970; minus infinity if it is not valid."""
     try:
         return datetime.fromisoformat(str(moment)).timestamp()
     except (ValueError, OverflowError, OSError):
-        # the year 1 has no such number everywhere
+        # not every system can convert the year 1
         return float("-inf")
 
 
 def duration(seconds: float | None, units: int = 2) -> str:
-    """Return a duration in words; a dash where it is not known.
+    """Return a duration in words; a dash if it is unknown.
 
-    `units` is 2 for minutes with seconds and hours with minutes; 1 for what is only an estimate.
+    `units` is 2 for two units, such as minutes with seconds; 1 for estimates.
     """
     if seconds is None or seconds != seconds:
         return "–"

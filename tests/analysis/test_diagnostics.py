@@ -51,7 +51,7 @@ def results(tmp_path_factory):
     values["reliability"] = {"drift_quantile": 0.3, "score_quantile": 0.9}
     study, store = from_dict(values), Store(folder / "cache")
     opened = pipeline.opened(study, store)
-    assert not ablation_effect.ready(opened)
+    assert not ablation_effect.has_results(opened)
     pipeline.run(study, store, lambda *_: None)
     return pipeline.opened(study, store)
 
@@ -123,7 +123,7 @@ def test_the_finding_names_both_ways_and_whether_chance_does_as_much():
     for lost, gained, words in (
         (14, 2, "FLAP loses 14 of the dense model’s right answers and gains 2 others: more than"),
         (14, 2, "p = 0.004"),
-        (3, 2, "which chance alone can do"),
+        (3, 2, "which can be due to chance"),
         (40, 2, "p < 0.001"),
         (0, 0, "answers every question as"),
     ):

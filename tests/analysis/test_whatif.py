@@ -64,7 +64,7 @@ def test_other_settings_equal_ranking_everything_anew(run, prepared, levels, tar
 @pytest.mark.parametrize("method", ["flap", "flap_pooled", "wanda_sp_dense", "wanda_sp_rank_average"])
 def test_a_baseline_decided_here_is_what_a_run_at_that_retention_decides(run, method, tmp_path):
     study = replace(run.study, retention=0.4, methods=("dense", method))
-    stage = stages.masks(whatif._variant(run.graph, 0.4, whatif.PRIMARY), method)
+    stage = stages.masks(whatif._change_study(run.graph, 0.4, whatif.PRIMARY), method)
     decision = whatif.decide(run.results, method, 0.4, whatif.PRIMARY)
     again = stages.masks(stages.Graph(study, run.graph.inputs), method)
     assert stage.key == again.key and decision.method == method and decision.target == 0.4

@@ -33,8 +33,8 @@ def test_an_export_of_another_model_than_the_measured_one_is_refused(run, tmp_pa
             cut.lm_head.weight.copy_(torch.flip(cut.lm_head.weight, (0,)))
         return cut
 
-    pruned = RunContext.pruned
-    monkeypatch.setattr(RunContext, "pruned", flip_head)
+    pruned = RunContext.prune
+    monkeypatch.setattr(RunContext, "prune", flip_head)
     with pytest.raises(CheckpointError, match="it is not the model that was measured"):
         run.export(tmp_path / "out", "flap")
     assert not (tmp_path / "out").exists()

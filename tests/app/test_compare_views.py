@@ -38,7 +38,7 @@ def test_main_shows_rows_and_gains_and_seeds_are_one_row_or_a_row_each(cache, na
     app = on_studies("main")
     table = numbers(app)
     assert table["method"].tolist()[:3] == ["dense", "LLM-Pruner", "Wanda-sp"] and len(table) == 34
-    assert "controls included; controls, which the paper does not have: 12 rows" in plain_words(app)
+    assert "controls included; additional controls that are not in the paper: 12" in plain_words(app)
     text = table.columns[3]
     assert text == "python-reference PPL ↓"
     # FLAP at 80 %: 50 * 0.5 / 0.8 = 31.25, against the dense model's 20 at 50 %

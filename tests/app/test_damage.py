@@ -36,7 +36,7 @@ def test_a_damaged_result_costs_its_cards_only_and_nothing_is_written(cache, kin
         message = {page: [error.value for error in on(app, page).error] for page in PAGES}
     assert tried == []
     assert {page for page, errors in message.items() if errors} == set(SHOWN[kind].split())
-    assert all("no whole result" in error for errors in message.values() for error in errors)
+    assert all("no complete result" in error for errors in message.values() for error in errors)
 
 
 def test_damage_is_told_on_the_page_and_left_where_it_is(cache, name):

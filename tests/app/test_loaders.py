@@ -55,7 +55,7 @@ def test_the_latest_started_run_comes_first(tmp_path):
         (
             f'{{"study": {{{TEXTS}}}, "stages": {{}}, "provenance": {{"inputs": {{"model": "1", '
             '"tokenizer": "2", "precision": "", "calibration": {"primary": "3"}, "evaluation": {}}}}',
-            "does not say what it has read as 'auxiliary'",
+            "has no digest of the text 'auxiliary'",
         ),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_lost_result_is_named(tmp_path):
     run = the_run(tmp_path)
     shutil.rmtree(folder_of(tmp_path, name, stages.masks, "flap"))
     assert run.has(stages.masks, "flap")
-    with pytest.raises(StoreError, match="no whole result"):
+    with pytest.raises(StoreError, match="no complete result"):
         run.masks()
 
 

@@ -72,7 +72,7 @@ def test_a_job_at_work_says_its_step_its_stage_and_the_time_left(tmp_path, monke
 
 
 def test_a_job_that_waits_for_the_result_of_another_says_so(tmp_path, monkeypatch):
-    run, words = a_run(tmp_path, names().index("clusters")), "waiting for another run that computes the same"
+    run, words = a_run(tmp_path, names().index("clusters")), "waiting for another run that computes the same result"
     for message, output in ((words, True), ("seed 0", False)):
         waits = message if output else ""
         at = JobProgress(stage="clusters", done=0, total=1, message=message, waits=waits, elapsed=3.0)

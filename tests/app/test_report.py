@@ -110,7 +110,7 @@ def test_only_the_two_scripts_run_and_settings_and_versions_are_named(run):
     assert "Created 2026-01-02 03:04 UTC" in page and "<th scope='row'>metric</th><td>flap</td>" in page
     assert all(f"<th scope='row'>{name}</th>" in page for name in ("gprune", "commit", "started"))
     assert f"<pre>{html.escape(command(run.study), quote=True)}</pre>" in page
-    assert "This figure could not be drawn: “measuring tokens a second” is not there yet." in page
+    assert "This figure could not be drawn: “measuring tokens per second” is not there yet." in page
     assert page.count("<section") == 3 and "1 figure of the run" in page
     for cards, got in ((("drift", "nothing"), "got 'nothing'"), ((HOSTILE,), "")):
         with pytest.raises(SettingsError, match=f"card must be one of .*{got}"):

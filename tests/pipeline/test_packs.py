@@ -177,7 +177,7 @@ def test_a_run_without_an_end_is_no_run_at_work_elsewhere(tmp_path):
     name = write_run(root, state="running", stages="drift")
     unpack(write(Store(root), name, tmp_path / "a.zip"), Store(tmp_path / "there"))
     record = read(tmp_path / "there", name)
-    assert (record["state"], record["error"]) == ("cancelled", "it was packed before it had ended")
+    assert (record["state"], record["error"]) == ("cancelled", "the run was packed before it had finished")
 
 
 @dataclass
@@ -254,7 +254,7 @@ def test_files_that_are_missing_or_there_twice(tmp_path, draft):
     draft.more.append((zipfile.ZipInfo(runs.RECORD), b"{}"))
     with pytest.warns(UserWarning, match="Duplicate"):
         path = draft.write(tmp_path / "a.zip")
-    refused(path, "or has one twice")
+    refused(path, "or has a duplicate")
 
 
 def test_content_that_is_not_what_was_written(tmp_path, draft):

@@ -185,7 +185,7 @@ def test_a_damaged_state_is_reported_and_not_used(home, study, before_learning):
     location.write_bytes(location.read_bytes()[:-1] + b"?")
     pipeline.run(study, before_learning, log := Log(), "masks")
     assert_undisturbed(before_learning, home, study)
-    assert log.steps[0] == 1 and log.says("it starts at step 1")
+    assert log.steps[0] == 1 and log.says("restart at step 1")
 
 
 def test_the_cache_counts_a_state_with_its_run_and_keeps_it(study, before_learning):

@@ -92,9 +92,17 @@ METRICS = {
     "too short": ("neurons", lambda m: flap_score(m)[1:], r"must have shape \(96,\) \(got \(95,\)\)"),
     "negative": ("neurons", lambda m: -flap_score(m), "must be 0 or more, higher is more important"),
     "not finite": ("neurons", infinite, "must be finite: 1 of 96 are not, the first at 3 is nan"),
-    "float16 overflow": ("neurons", narrow, "as large and as small as float16 has.*must be finite.*is inf"),
-    "a memory": ("neurons", counting, "asked twice.*answers differently"),
-    "random": ("neurons", lambda m: flap_score(m) * np.random.random(96), "asked twice.*no random numbers"),
+    "float16 overflow": (
+        "neurons",
+        narrow,
+        "largest and smallest activations and weights of float16.*must be finite.*is inf",
+    ),
+    "a memory": ("neurons", counting, "returns different scores for the same input"),
+    "random": (
+        "neurons",
+        lambda m: flap_score(m) * np.random.random(96),
+        "different scores for the same input.*no random numbers",
+    ),
     "by position": ("neurons", lambda m: flap_score(m) * np.arange(1, 97), "not depend on a neuron's place"),
     "all equal": ("neurons", lambda m: np.ones(len(m.mean)), "all neurons of layer 0 have one score"),
     "an exception": ("neurons", lambda m: m.no_such_field, "failed in neurons .AttributeError"),
@@ -102,7 +110,7 @@ METRICS = {
     "query heads": ("groups", by_heads, r"grouped-query.*groups in layer 0 must have shape \(3,\) \(got \(6,\)\)"),
     "no facts": ("weigh", lambda weights: None, "failed in weigh .AttributeError"),
     "a matrix": ("weigh", lambda w: Facts(neurons={"a": w.gate}), r"neurons\['a'\] must have shape \(96,\)"),
-    "float16 facts": ("weigh", square_in_float16, "float16 has.*must be finite"),
+    "float16 facts": ("weigh", square_in_float16, "of float16.*must be finite"),
     "some layers": ("weigh", lambda w: Facts(neurons={f"a{w.layer}": w.gate[:, 0]}), "failed in weigh .KeyError"),
 }
 

@@ -56,7 +56,7 @@ def test_what_cannot_be_exported_is_told_in_a_sentence(tmp_path, monkeypatch, ca
     for method, words in (
         ("dense", "method must be a pruned method, because the dense model is a folder already"),
         ("fang", "method must be one of dense, flap (got 'fang')"),
-        ("flap", "no whole result"),
+        ("flap", "no complete result"),
     ):
         assert main(["export", run.name, method, str(tmp_path / "out")]) == 2
         assert words in capsys.readouterr().err

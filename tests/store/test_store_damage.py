@@ -125,5 +125,5 @@ def test_a_damaged_result_is_never_read(spare, kind):
     for stage, key in damage.results(store)[::4]:
         record = KINDS[stage].record
         damage.MANIFESTS[kind](store.folder(stage, key), chosen)
-        with pytest.raises(StoreError, match="no whole result"):
+        with pytest.raises(StoreError, match="no complete result"):
             store.get(stage, key, record) if record else store.check(stage, key)

@@ -38,7 +38,7 @@ def plot_sampling_drift(card: TextCard, share: float) -> go.Figure:
         name = f"{needed:,} for {percent(share)}"
         figure.add_vline(x=needed, line=drawn | {"dash": "dashdot"}, name=name, showlegend=True)
     _set_layout(figure, "sequences per sample (log scale)", "median rank drift (log scale)", 480)
-    _axes(figure, card, share, last)
+    _set_axes(figure, card, share, last)
     return figure
 
 
@@ -57,7 +57,7 @@ def _add_law(figure: go.Figure, card: TextCard, color: str, last: float) -> None
     )
 
 
-def _axes(figure: go.Figure, card: TextCard, share: float, last: float) -> None:
+def _set_axes(figure: go.Figure, card: TextCard, share: float, last: float) -> None:
     """Set logarithmic axes with ranges that include all data."""
     samples = card.resampled
     ticks = sorted({round(float(size)) for size in samples.sequences} | {card.size.sequences} | {round(last)})

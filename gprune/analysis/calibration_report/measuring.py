@@ -76,7 +76,7 @@ def measure(results: Results, run: str = "", described: dict[str, str] | None = 
     study = results.graph.study
     entries = vocabulary.vocabulary_size(study.model)
     origin = Origin(run, study.model, scored_by(study), study.retention)
-    return {text.letter: _card(study, origin, text, texts, entries, described or {}) for text in texts}
+    return {text.letter: _build_card(study, origin, text, texts, entries, described or {}) for text in texts}
 
 
 def scored_by(study: Study) -> str:
@@ -114,7 +114,7 @@ def _measure_text(results: Results, role: str) -> _Measured:
     )
 
 
-def _card(
+def _build_card(
     study: Study,
     origin: Origin,
     card_text: _Measured,
@@ -127,23 +127,23 @@ def _card(
     return TextCard(
         letter=card_text.letter,
         name=getattr(study, card_text.role),
-        label=_label(study, card_text),
+        label=_label_text(study, card_text),
         described=described.get(card_text.role, ""),
         origin=origin,
-        size=_size(study, card_text, entries),
+        size=_measure_size(study, card_text, entries),
         resampled=card_text.resampled,
         drift=card_text.drift,
         changed=card_text.changed,
-        others=tuple(_against(study, card_text, other_text, entries) for other_text in other_texts),
+        others=tuple(_compare_texts(study, card_text, other_text, entries) for other_text in other_texts),
         undecided=float(np.mean(masks.any(axis=0) != masks.all(axis=0))) if other_texts else float("nan"),
     )
 
 
-def _label(study: Study, text: _Measured) -> str:
+def _label_text(study: Study, text: _Measured) -> str:
     return study.text_name(getattr(study, text.role)).partition("#")[0] or text.letter
 
 
-def _size(study: Study, text: _Measured, entries: int | None) -> Size:
+def _measure_size(study: Study, text: _Measured, entries: int | None) -> Size:
     if text.tokens is None:
         unknown = dict.fromkeys(("available", "characters", "distinct"))
         length = study.calibration.length
@@ -165,7 +165,7 @@ def _size(study: Study, text: _Measured, entries: int | None) -> Size:
     )
 
 
-def _against(study: Study, text: _Measured, other_text: _Measured, entries: int | None) -> Against:
+def _compare_texts(study: Study, text: _Measured, other_text: _Measured, entries: int | None) -> Against:
     noises = [side.drift.at(side.sequences) for side in (text, other_text)]
     drift = resampling.rank_drift(text.ranked, other_text.ranked)
     changed_sampling = float(np.mean([side.changed.at(side.sequences) for side in (text, other_text)]))
@@ -174,7 +174,7 @@ def _against(study: Study, text: _Measured, other_text: _Measured, entries: int 
     return Against(
         letter=other_text.letter,
         name=getattr(study, other_text.role),
-        label=_label(study, other_text),
+        label=_label_text(study, other_text),
         drift=drift,
         drift_sampling=float(np.sqrt(np.mean(np.square(noises)))),
         drift_beyond=resampling.drift_beyond_sampling(drift, *noises),
@@ -186,11 +186,11 @@ def _against(study: Study, text: _Measured, other_text: _Measured, entries: int 
         jaccard_sampling=resampling.jaccard(share, changed_sampling),
         jaccard_halves=decisions.count_shared(*text.halves, decisions.NEURONS).jaccard,
         jaccard_across=decisions.count_shared(text.halves[0], other_text.halves[0], decisions.NEURONS).jaccard,
-        **_shared_tokens(text.tokens, other_text.tokens, entries),
+        **_compare_tokens(text.tokens, other_text.tokens, entries),
     )
 
 
-def _shared_tokens(first: Tokens | None, second: Tokens | None, entries: int | None) -> dict[str, Any]:
+def _compare_tokens(first: Tokens | None, second: Tokens | None, entries: int | None) -> dict[str, Any]:
     """Return the token distance and overlap of two texts, or NaN if tokens are not available."""
     run = corpus_relation.run_length(entries or _VOCABULARY)
     if first is None or second is None:

@@ -27,13 +27,13 @@ class Verdict:
 def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
     """Return the answers of a card; `share` is the limit of the shift by sampling, as a share of the drift."""
     return [
-        Verdict(f"Is {card.label} large enough?", *_size(card, share)),
-        Verdict(f"Does the choice of {card.label} change the model?", _decisions(card), None),
-        Verdict(f"Is {card.label} distinct from the other texts?", *_overlap(card)),
+        Verdict(f"Is {card.label} large enough?", *_answer_size(card, share)),
+        Verdict(f"Does the choice of {card.label} change the model?", _answer_decisions(card), None),
+        Verdict(f"Is {card.label} distinct from the other texts?", *_answer_overlap(card)),
     ]
 
 
-def _size(card: TextCard, share: float) -> tuple[str, bool | None]:
+def _answer_size(card: TextCard, share: float) -> tuple[str, bool | None]:
     count, nearest = card.size.sequences, card.nearest
     if not card.drift.fitted:
         return "Unknown: the differences between samples follow no scaling law at the measured sizes.", None
@@ -51,7 +51,7 @@ def _size(card: TextCard, share: float) -> tuple[str, bool | None]:
     return f"{'Yes' if enough else 'No'}. {numbers}, {part} beyond sampling). {goal}.", enough
 
 
-def _decisions(card: TextCard) -> str:
+def _answer_decisions(card: TextCard) -> str:
     far = card.farthest
     if far is None:
         return "The run has no other text to compare it with."
@@ -62,14 +62,14 @@ def _decisions(card: TextCard) -> str:
     )
     texts = f" Across {len(card.others) + 1} texts, {percent(card.undecided, 1)} of the decisions depend on the text."
     return (
-        f"{_extent(far)}. Using {far.label} instead changes {percent(far.changed, 1)} of the neuron "
+        f"{_describe_extent(far)}. Using {far.label} instead changes {percent(far.changed, 1)} of the neuron "
         f"decisions{sampling} (Jaccard {far.jaccard:.2f}, {far.jaccard_chance:.2f} by chance). Key/value groups: "
         f"{percent(far.groups_changed, 1)}. Setting: {metric} scores, {percent(card.origin.retention)} kept in every "
         f"layer.{texts if len(card.others) > 1 else ''}"
     )
 
 
-def _extent(far: Against) -> str:
+def _describe_extent(far: Against) -> str:
     if not math.isfinite(far.changed_sampling):
         return "Unknown: the effect of sampling is not measured"
     if far.changed <= HARDLY * far.changed_sampling:
@@ -77,7 +77,7 @@ def _extent(far: Against) -> str:
     return "In part" if far.changed <= PARTLY * far.changed_sampling else "Yes"
 
 
-def _overlap(card: TextCard) -> tuple[str, bool | None]:
+def _answer_overlap(card: TextCard) -> tuple[str, bool | None]:
     comparable = [other for other in card.others if math.isfinite(other.runs_shared)]
     if not comparable:
         return "Unknown: there are no tokens to compare.", None

@@ -30,20 +30,20 @@ def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
     """
     run = card.others[0].run if card.others else 0
     rows: list[tuple[str, Callable[[Against], str]]] = [
-        ("Median rank drift", lambda other: _decimal(other.drift)),
-        ("– of two samples of one text, mean", lambda other: _decimal(other.drift_sampling)),
-        ("Neurons decided differently", lambda other: _percent(other.changed)),
-        ("– by two samples of one text", lambda other: _percent(other.changed_sampling)),
-        ("Key/value groups decided differently", lambda other: _percent(other.groups_changed)),
-        ("Jaccard index of the neurons kept", lambda other: _decimal(other.jaccard)),
-        ("– by chance", lambda other: _decimal(other.jaccard_chance)),
-        ("– of two samples of one text, expected", lambda other: _decimal(other.jaccard_sampling)),
-        (f"– of two halves of {card.label}", lambda other: _decimal(other.jaccard_halves)),
-        (f"– of a half of {card.label} and a half of the other", lambda other: _decimal(other.jaccard_across)),
-        ("Token distance", lambda other: _decimal(other.token_distance)),
-        (f"Distinct tokens of {card.label} that it shares", lambda other: _percent(other.distinct_shared)),
-        (f"Runs of {run} tokens of {card.label} that it shares", lambda other: _percent(other.runs_shared)),
-        (f"Sequences for sampling at {percent(share)}", lambda other: _count(card.recommended(share, other))),
+        ("Median rank drift", lambda other: _format_decimal(other.drift)),
+        ("– of two samples of one text, mean", lambda other: _format_decimal(other.drift_sampling)),
+        ("Neurons decided differently", lambda other: _format_percent(other.changed)),
+        ("– by two samples of one text", lambda other: _format_percent(other.changed_sampling)),
+        ("Key/value groups decided differently", lambda other: _format_percent(other.groups_changed)),
+        ("Jaccard index of the neurons kept", lambda other: _format_decimal(other.jaccard)),
+        ("– by chance", lambda other: _format_decimal(other.jaccard_chance)),
+        ("– of two samples of one text, expected", lambda other: _format_decimal(other.jaccard_sampling)),
+        (f"– of two halves of {card.label}", lambda other: _format_decimal(other.jaccard_halves)),
+        (f"– of a half of {card.label} and a half of the other", lambda other: _format_decimal(other.jaccard_across)),
+        ("Token distance", lambda other: _format_decimal(other.token_distance)),
+        (f"Distinct tokens of {card.label} that it shares", lambda other: _format_percent(other.distinct_shared)),
+        (f"Runs of {run} tokens of {card.label} that it shares", lambda other: _format_percent(other.runs_shared)),
+        (f"Sequences for sampling at {percent(share)}", lambda other: _format_count(card.recommended(share, other))),
     ]
     table = {"measure": [label for label, _ in rows]}
     for other in card.others:
@@ -51,15 +51,15 @@ def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def _decimal(value: float) -> str:
+def _format_decimal(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "–"
 
 
-def _percent(value: float) -> str:
+def _format_percent(value: float) -> str:
     return percent(value, 1) if math.isfinite(value) else "–"
 
 
-def _count(value: int | None) -> str:
+def _format_count(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
 
 
@@ -71,7 +71,7 @@ def size(card: TextCard) -> list[tuple[str, str]]:
     return [
         ("Sequences", sequences),
         ("Tokens", f"{text_size.tokens:,}"),
-        ("Characters", _count(text_size.characters)),
+        ("Characters", _format_count(text_size.characters)),
         ("Distinct tokens", "–" if text_size.distinct is None else f"{text_size.distinct:,}{vocabulary}"),
         ("Ten most frequent", percent(text_size.frequent, 1) if math.isfinite(text_size.frequent) else "–"),
     ]
@@ -136,7 +136,7 @@ def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
     size_table = Table(pd.DataFrame([dict(size(card))]))
     sections = [
         f"<h1>{title}</h1>",
-        f"<p class='small'>{html.escape(_origin(card))}</p>",
+        f"<p class='small'>{html.escape(_describe_origin(card))}</p>",
         *(
             f"<h2>{html.escape(verdict.question)}</h2><p>{html.escape(verdict.answer)}</p>"
             for verdict in verdicts(card, share)
@@ -162,7 +162,7 @@ def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
     )
 
 
-def _origin(card: TextCard) -> str:
+def _describe_origin(card: TextCard) -> str:
     origin = card.origin
     described = f"{card.described}. " if card.described else ""
     return (

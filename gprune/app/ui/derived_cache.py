@@ -218,7 +218,7 @@ def ablation_effects(run: Run) -> AblationEffect:
 
     Raises MissingResultError if a result is not computed yet, StoreError if a result is damaged.
     """
-    run.require(ablation_effect.ready(run.results), stages.masks)
+    run.require(ablation_effect.has_results(run.results), stages.masks)
     keys = (run.root, run.key(stages.masks), run.key(stages.adapted_scores), run.key(stages.drift))
     return _compute_effects(RunResults(keys, run))
 

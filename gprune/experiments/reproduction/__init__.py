@@ -1,7 +1,7 @@
-"""Every table and figure of the paper by one command (section 4 and appendix).
+"""Reproduction of every table and figure of the paper by one command (section 4 and appendix).
 
-`scale` gives sizes, `tables` (with `figures`) the rows and the study of
-each, `lookup` finds their results by the keys of the graph, `work` runs the missing studies as jobs,
-`assembly` builds the tables, `catalogue` writes them and reads them for the pages, and `documents` builds the
-reports of the tables study and repair. Nothing here imports torch: models run in the jobs' own processes.
+`scale` has the sizes, and `tables` and `figures` have the rows and the study of each row. `lookup` finds results by the
+keys of the graph, and `work` runs missing studies as jobs. `assembly` builds the tables, `catalogue` writes them and
+reads them for the pages, and `documents` writes the reports of the tables study and repair. Nothing here imports torch:
+models run in the processes of the jobs.
 """

@@ -1,8 +1,8 @@
-"""Builds a reproduced table from the results of its rows: the numbers, and the forms that people and machines read.
+"""Build a reproduced table from the results of its rows, as numbers and as formatted text.
 
-Measured rows and the paper's own figures are two tables, never one: models, texts and sizes differ. Accuracies follow
-section 4 (rule `max`) and the appendix on robustness to the evaluation protocol (rule `fixed`), both from one
-measurement; a mean is over the tasks that all rows with accuracies have, so that no row is spared a hard task.
+Measured rows and the paper's figures are always separate tables, because models, texts and sizes differ. Accuracies
+follow section 4 (rule `max`) and the appendix on robustness to the evaluation protocol (rule `fixed`), both from one
+measurement. A mean covers the tasks that all rows with accuracies have measured, so that no row skips a hard task.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Rows = Mapping[str, Sequence[StudyRow]]
 SUMMARY = "mean ± s.d."
 REASON = "not filled because"
 _MOST_PROTOCOLS = 4
-"""protocols named below a table; its CSV names that of every figure"""
+"""number of protocols listed below a table; its CSV has the protocol of every number"""
 _SETTINGS = (
     *("model", "primary", "auxiliary", "substitute", "metric", "seed"),
     *("calibration.samples", "calibration.length", "modularization.kind"),
@@ -46,38 +46,38 @@ class Assembled:
 
     table: PaperTable
     answers: tuple[Answer, ...]
-    """one a row, in the table's order"""
+    """one answer per row, in the order of the table"""
     long: pd.DataFrame
-    """one line a number, with settings, run and reason; of derived tables their numbers"""
+    """one line per number, with settings, run and reason; for a derived table, its numbers"""
     display: pd.DataFrame
-    """text cells for people"""
+    """formatted text cells"""
     published: pd.DataFrame
-    """the paper's own figures of the same table; empty if it gives none"""
+    """the paper's figures of the same table; empty if the paper has none"""
     published_title: str
     """model and protocol of the paper's figures"""
     notes: tuple[str, ...]
     rows: Rows = field(default_factory=dict)
     fixed: Assembled | None = None
-    """the main table once more with single tasks under the rule `fixed`, where it has accuracies"""
+    """the main table with single tasks under the rule `fixed`, if it has accuracies"""
 
     @property
     def filled(self) -> int:
-        """Return the rows that have their numbers."""
+        """Return the number of rows that have numbers."""
         return sum(answer.filled for answer in self.answers)
 
 
 def assemble(
     table: PaperTable, series: Series, finished: ResultLookup, failures: Mapping[Study, str] | None = None
 ) -> Assembled:
-    """Build a table from the runs of a cache; `failures` say why studies of this command failed."""
-    answers = tuple(_answer(row, finished, failures or {}) for row in table.rows(series))
-    tasks = _common_tasks(answers)
+    """Return a table built from the runs of a cache; `failures` are the reasons why studies of this command failed."""
+    answers = tuple(_find_answer(row, finished, failures or {}) for row in table.rows(series))
+    tasks = _find_common_tasks(answers)
     columns = dict.fromkeys(column for answer in answers for column in answer.stamps)
     marks = Marks({column: [answer.stamps.get(column) for answer in answers] for column in columns})
     rows = {rule: tuple(_study_row(table, answer, tasks, rule, marks) for answer in answers) for rule in accuracy.RULES}
     notes = _notes(table, answers, tasks, marks)
     if table.is_derived:
-        long = derived_values(table.name, _frames(rows))
+        long = derived_values(table.name, _build_frames(rows))
     else:
         long = pd.DataFrame([line for i, answer in enumerate(answers) for line in _long_lines(table, i, answer)])
     has_tasks = table.name == cells.MAIN and bool(tasks)
@@ -85,14 +85,14 @@ def assemble(
     def build_form(rule: str) -> Assembled:
         published = cells.published_figures(table.name, table.is_derived, series, rule)
         further = (f"single tasks under the rule {rule}",) if has_tasks else ()
-        display = _display(table, answers, rows, rule)
+        display = _format_display(table, answers, rows, rule)
         return Assembled(table, answers, long, display, *published, (*notes, *further), rows)
 
     first, second = map(build_form, accuracy.RULES)
     return replace(first, fixed=second) if has_tasks else first
 
 
-def _answer(row: Row, finished: ResultLookup, failures: Mapping[Study, str]) -> Answer:
+def _find_answer(row: Row, finished: ResultLookup, failures: Mapping[Study, str]) -> Answer:
     answer = finished.answer(row)
     if answer is not None:
         return answer
@@ -102,20 +102,20 @@ def _answer(row: Row, finished: ResultLookup, failures: Mapping[Study, str]) -> 
 # accuracies
 
 
-def _common_tasks(answers: Iterable[Answer]) -> tuple[str, ...]:
-    """Return the tasks that every row with accuracies has, in the order of the first such row."""
+def _find_common_tasks(answers: Iterable[Answer]) -> tuple[str, ...]:
+    """Return the tasks measured in every row with accuracies, in the order of the first such row."""
     tasks_by_row = [[item.task for item, _ in answer.accuracies] for answer in answers if answer.accuracies]
     first_tasks, *_ = tasks_by_row or [[]]
     return tuple(task for task in first_tasks if all(task in tasks for tasks in tasks_by_row))
 
 
-def _compared_accuracies(answer: Answer, tasks: Sequence[str]) -> list[Accuracy]:
+def _select_accuracies(answer: Answer, tasks: Sequence[str]) -> list[Accuracy]:
     return [item for item, _ in answer.accuracies if item.task in tasks]
 
 
 def _accuracies(answer: Answer, tasks: Sequence[str], rule: str, error: bool = False) -> dict[str, float]:
-    """Return the mean accuracy and that of every task, or their standard errors, in points."""
-    compared = _compared_accuracies(answer, tasks)
+    """Return the mean accuracy and that of every task in points, or their standard errors if `error` is True."""
+    compared = _select_accuracies(answer, tasks)
     if not compared:
         return {}
     mean = accuracy.mean_accuracy(compared, rule)
@@ -130,7 +130,7 @@ def _study_row(table: PaperTable, answer: Answer, tasks: Sequence[str], rule: st
     errors = {value.column: value.error for value in answer.values} | _accuracies(answer, tasks, rule, error=True)
 
     def mark(column: str) -> str:
-        """Return the mark of a figure; of a mean accuracy those of its tasks."""
+        """Return the mark of a figure; for a mean accuracy, the marks of its tasks."""
         names = [f"{derived.ACCURACY}:{task}" for task in tasks] if column == derived.ACCURACY else [column]
         return "".join(dict.fromkeys(marks.of(name, stamps.get(name)) for name in names))
 
@@ -157,7 +157,7 @@ def _finite(numbers: dict[str, float]) -> dict[str, float]:
 
 
 def _long_lines(table: PaperTable, index: int, answer: Answer) -> list[dict[str, Any]]:
-    """Return one line for each number of a row, or one with the reason for none."""
+    """Return one line per number of a row, or one line with the reason if the row has no numbers."""
     row = answer.row
     start = {"table": table.name, "row": index + 1, **row.labels, "in paper": not row.extra}
     start |= {"method id": row.method_id, "target": row.target}
@@ -169,12 +169,12 @@ def _long_lines(table: PaperTable, index: int, answer: Answer) -> list[dict[str,
         "precision": answer.precision,
         **{name: attrgetter(name)(row.study) for name in _SETTINGS},
     }
-    values = (*answer.values, *(value for item, stamp in answer.accuracies for value in _accuracy_values(item, stamp)))
-    return [start | _number_cells(value) | end for value in values or (Value("", "", NAN),)]
+    values = (*answer.values, *(value for item, stamp in answer.accuracies for value in _split_accuracy(item, stamp)))
+    return [start | _build_number_cells(value) | end for value in values or (Value("", "", NAN),)]
 
 
-def _accuracy_values(item: Accuracy, stamp: Stamp) -> list[Value]:
-    """Return both accuracies of a task; the normalised one only if the task has it."""
+def _split_accuracy(item: Accuracy, stamp: Stamp) -> list[Value]:
+    """Return both accuracies of a task; acc_norm only if the task has it."""
     details: dict[str, Any] = {"samples": item.samples, "chance": item.chance, "version": item.version, "stamp": stamp}
     values = [Value("acc", item.task, item.acc, item.acc_error, **details)]
     if not np.isnan(item.acc_norm):
@@ -182,7 +182,7 @@ def _accuracy_values(item: Accuracy, stamp: Stamp) -> list[Value]:
     return values
 
 
-def _number_cells(value: Value) -> dict[str, Any]:
+def _build_number_cells(value: Value) -> dict[str, Any]:
     return {
         "measure": value.measure,
         "subject": value.subject,
@@ -197,10 +197,10 @@ def _number_cells(value: Value) -> dict[str, Any]:
     }
 
 
-def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str) -> pd.DataFrame:
-    """Return one line for each row; single tasks in the main table only, under `rule`, mean accuracies under both."""
+def _format_display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str) -> pd.DataFrame:
+    """Return one line per row; the main table has single tasks under `rule` and mean accuracies under both rules."""
     if table.is_derived:
-        values = derived_values(table.name, _frames(rows))
+        values = derived_values(table.name, _build_frames(rows))
         return cells.spell_out(cells.without_single_tasks(values))
     measured = list(dict.fromkeys(name for row in rows[rule] for name in row.values))
     columns = [(name, rule) for name in measured if not name.startswith(derived.ACCURACY)]
@@ -208,17 +208,17 @@ def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str
     columns += [(name, rule) for name in measured if cells.is_single(name) and table.name == cells.MAIN]
     table_lines = []
     for index, answer in enumerate(answers):
-        line = _label_cells(answer)
+        line = _format_labels(answer)
         for name, column_rule in columns:
             title = cells.heading(cells.metric_with_rule(name, column_rule) if name == derived.ACCURACY else name)
-            line[title] = _cell(rows[column_rule][index], name)
+            line[title] = _format_number_cell(rows[column_rule][index], name)
         table_lines.append(line | {REASON: answer.reason})
-    table_lines += _summaries(answers, rows, columns) if table.name == "seeds" else []
+    table_lines += _summarize(answers, rows, columns) if table.name == "seeds" else []
     display = pd.DataFrame(table_lines).fillna("")
     return display if (display[REASON] != "").any() else display.drop(columns=REASON)
 
 
-def _label_cells(answer: Answer) -> dict[str, str]:
+def _format_labels(answer: Answer) -> dict[str, str]:
     row = answer.row
     labels = {name: cells.format_cell(value, name) for name, value in row.labels.items()}
     if row.reads in ("perplexity", "speed"):
@@ -228,19 +228,19 @@ def _label_cells(answer: Answer) -> dict[str, str]:
     return labels
 
 
-def _cell(row: StudyRow, column: str) -> str:
+def _format_number_cell(row: StudyRow, column: str) -> str:
     if column not in row.values:
         return ""
     text = cells.format_number(row.values[column], column) + row.marks.get(column, "")
-    # standard errors of perplexities and accuracies are in the CSV only
+    # standard errors of perplexities and accuracies appear only in the CSV
     if is_ranked(column):
         return text
     return cells.format_with_error(text, row.errors.get(column, NAN), cells.decimals(column))
 
 
-def _summaries(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-    """Return mean and spread over the seeds that have results, one line a method."""
-    spread = cells.under_both_rules(derived.over_seeds, _frames(rows))
+def _summarize(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return mean and standard deviation over the seeds with results, one line per method."""
+    spread = cells.under_both_rules(derived.over_seeds, _build_frames(rows))
     names = [cells.metric_with_rule(*column) for column in columns]
     summaries = []
     for method, group in spread.groupby("method", sort=False):
@@ -257,14 +257,14 @@ def _summaries(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[st
     return summaries
 
 
-def _frames(rows: Rows) -> dict[str, pd.DataFrame]:
+def _build_frames(rows: Rows) -> dict[str, pd.DataFrame]:
     return {rule: frame(study_rows) for rule, study_rows in rows.items()}
 
 
 def derived_values(name: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the numbers of a derived table, every metric below the other.
+    """Return the numbers of a derived table, one block per metric.
 
-    `frames` are the rows that it is computed from, as gprune.analysis.tables reads them, under each rule.
+    `frames` are its input rows as for gprune.analysis.tables, by accuracy rule.
     """
     if name == cells.GAP:
         return cells.under_both_rules(gaps, frames)
@@ -273,7 +273,7 @@ def derived_values(name: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def gaps(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the metric gap of every metric but single tasks."""
+    """Return the metric gap of every metric except single tasks."""
     metrics = [metric for metric in derived.metrics(rows) if not cells.is_single(metric)]
     tables = [derived.metric_gap(rows, metric).assign(metric=metric) for metric in metrics]
     if not tables:
@@ -286,28 +286,28 @@ def gaps(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _notes(table: PaperTable, answers: Sequence[Answer], tasks: Sequence[str], marks: Marks) -> tuple[str, ...]:
-    """Return the notes of a table, one fact a line."""
+    """Return the notes of a table, one fact per line."""
     control_count = sum(answer.row.extra for answer in answers)
     has_controls = 0 < control_count < len(answers)
     clocks = sorted({f"{clock.setting}; {clock.machine}" for answer in answers if (clock := answer.clock)})
     notes = [
         table.note,
-        f"controls, which the paper does not have: {control_count} rows" if has_controls else "",
-        *_accuracy_notes(answers, tasks),
-        *_protocols(marks),
+        f"additional controls that are not in the paper: {control_count}" if has_controls else "",
+        *_list_accuracy_notes(answers, tasks),
+        *_list_protocols(marks),
         *marks.footnotes,
         *(f"speed: {setting}" for setting in clocks),
     ]
     return tuple(filter(None, notes))
 
 
-def _protocols(marks: Marks) -> list[str]:
+def _list_protocols(marks: Marks) -> list[str]:
     of_texts = [stamp for name, stamp in marks.usual.items() if not cells.is_single(name)]
     of_tasks = [stamp for name, stamp in marks.usual.items() if cells.is_single(name)]
     return [line for stamps in (of_texts, of_tasks) for line in lines(stamps)[:_MOST_PROTOCOLS]]
 
 
-def _accuracy_notes(answers: Sequence[Answer], tasks: Sequence[str]) -> list[str]:
+def _list_accuracy_notes(answers: Sequence[Answer], tasks: Sequence[str]) -> list[str]:
     reasons = dict(item for answer in answers for item in answer.missing_tasks)
     notes = [f"not measured: {task}: {reason}" for task, reason in reasons.items()]
     rows = [answer for answer in answers if answer.accuracies]
@@ -315,11 +315,11 @@ def _accuracy_notes(answers: Sequence[Answer], tasks: Sequence[str]) -> list[str
         return notes
     all_tasks = dict.fromkeys(item.task for answer in rows for item, _ in answer.accuracies)
     if other_tasks := [task for task in all_tasks if task not in tasks]:
-        notes.append(f"not in the means, since not every row has them: {', '.join(other_tasks)}")
+        notes.append(f"not in the means, because not every row has them: {', '.join(other_tasks)}")
     if tasks:
-        chance = accuracy.mean_accuracy(_compared_accuracies(rows[0], tasks), accuracy.RULES[0]).chance
+        chance = accuracy.mean_accuracy(_select_accuracies(rows[0], tasks), accuracy.RULES[0]).chance
         guessing = f"; guessing scores {100.0 * chance:.1f}" if chance == chance else ""
-        limits = sorted({item.limit for answer in rows for item in _compared_accuracies(answer, tasks)})
+        limits = sorted({item.limit for answer in rows for item in _select_accuracies(answer, tasks)})
         size = ", ".join(f"at most {limit} documents of each" if limit else "all documents" for limit in limits)
         task_count = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
         notes.append(f"accuracy in points, the mean over {task_count} ({', '.join(tasks)}; {size}){guessing}")

@@ -47,16 +47,16 @@ class Reproduced:
     title: str
     notes: tuple[str, ...]
     filled: int
-    """rows that have their numbers"""
+    """number of rows that have numbers"""
     rows: dict[str, tuple[StudyRow, ...]]
-    """the rows with their numbers, by accuracy rule"""
+    """the rows with numbers, by accuracy rule"""
     display: pd.DataFrame
-    """the short form: text cells"""
+    """the short form of the table: text cells"""
     published: pd.DataFrame
-    """the paper's figures, shown apart from the measured ones; may be empty"""
+    """the paper's figures, displayed separately from measured ones; may be empty"""
     published_title: str
     versions: dict[str, tuple[str, ...]]
-    """versions and commits behind the rows, by program; more than one where runs differ"""
+    """versions and commits of the rows, by program; several if runs differ"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Reproduction:
     """All tables of one model at one scale."""
 
     name: str
-    """name of its folder"""
+    """name of the reproduction's folder"""
     folder: Path
     model: str
     scale: dict[str, Any]
@@ -72,16 +72,16 @@ class Reproduction:
     updated: str
     """time of the last change, ISO 8601, UTC"""
     command: str
-    """the command line that goes on with it"""
+    """the command line that continues it"""
     tables: tuple[str, ...]
-    """names of its tables"""
+    """names of the tables"""
 
 
 def folder_name(model: str, scale: Scale) -> str:
-    """Return the name of a reproduction's folder, safe whatever the model is called.
+    """Return the name of a reproduction's folder, safe for any model name.
 
-    A hash follows where the name alone would not tell two reproductions apart: a model in a folder, or a
-    scale with settings of one's own. With and without rows of controls it is one reproduction.
+    A hash is appended if two reproductions could have the same name: for a model in a folder, or a scale with changed
+    settings. Rows of controls do not affect the name.
     """
     stem = re.sub(r"[^a-z0-9]+", "-", short(model).lower()).strip("-")[:60] or "model"
     name = f"{stem}-{scale.name}"
@@ -93,9 +93,9 @@ def folder_name(model: str, scale: Scale) -> str:
 
 
 def write(folder: Path, series: Series, tables: Iterable[Assembled], command: str = "") -> None:
-    """Write tables and enter them into the folder's index; other tables of the folder stay.
+    """Write tables and add them to the folder's index; other tables of the folder are kept.
 
-    `command` is the command line that makes the tables. Raises StoreError if the folder cannot be written.
+    `command` is the command line that builds the tables. Raises StoreError if the folder cannot be written.
     """
     with explain_errors(folder):
         make_folder(folder)
@@ -120,7 +120,7 @@ def write(folder: Path, series: Series, tables: Iterable[Assembled], command: st
 
 
 def read_index(folder: Path) -> dict[str, Any] | None:
-    """Return the index of a folder of tables, or None if there is none that can be read."""
+    """Return the index of a folder of tables, or None if there is no readable index."""
     try:
         values = safe_parsing.json_file(folder / INDEX, INDEX, finite=False)
     except (OSError, ValueError):
@@ -130,7 +130,7 @@ def read_index(folder: Path) -> dict[str, Any] | None:
 
 
 def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, Any]:
-    """Write the files of one table and return its entry of the index."""
+    """Write the files of one table, and return the table's entry for the index."""
     name = table.table.name
     frames = {name: table.long}
     texts: dict[str, str] = {}
@@ -148,18 +148,18 @@ def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, An
         "files": sorted(texts),
         "filled": table.filled,
         "rows": {rule: [finite_values(asdict(row)) for row in rows] for rule, rows in table.rows.items()},
-        "display": _cells(table.display),
-        "published": _cells(table.published) | {"title": table.published_title},
-        "versions": _versions(table),
+        "display": _convert_cells(table.display),
+        "published": _convert_cells(table.published) | {"title": table.published_title},
+        "versions": _collect_versions(table),
     }
 
 
-def _cells(frame: pd.DataFrame) -> dict[str, Any]:
+def _convert_cells(frame: pd.DataFrame) -> dict[str, Any]:
     return {"columns": [str(name) for name in frame.columns], "cells": frame.astype(str).to_numpy().tolist()}
 
 
-def _versions(table: Assembled) -> dict[str, list[str]]:
-    """Return every version behind the rows of a table; several if runs differ."""
+def _collect_versions(table: Assembled) -> dict[str, list[str]]:
+    """Return all program versions of a table's rows; several if runs differ."""
     versions: dict[str, list[str]] = {}
     for answer in table.answers:
         for name in _PROGRAMS:
@@ -203,20 +203,20 @@ def latex(table: Assembled, series: Series) -> str:
 
 
 def reproductions(cache: Path) -> list[Reproduction]:
-    """Return every reproduction of a cache, the latest first; folders that cannot be read are passed over."""
+    """Return every reproduction of a cache, latest first; unreadable folders are skipped."""
     folder = cache / "reproductions"
     try:
         names = [name for name in os.listdir(folder) if _NAME.fullmatch(name)]
     except OSError:
         return []
-    listed = [item for name in names if (item := _reproduction(folder / name)) is not None]
+    listed = [item for name in names if (item := _read_reproduction_folder(folder / name)) is not None]
     return sorted(listed, key=lambda item: (item.updated, item.name), reverse=True)
 
 
 def load(cache: Path, name: str, table: str) -> Reproduced | None:
-    """Return one table of a reproduction, or None if it has not been made.
+    """Return one table of a reproduction, or None if the table was not built yet.
 
-    Raises StoreError if there is no such reproduction, or its index is damaged at the table.
+    Raises StoreError if there is no such reproduction, or if the table's entry in the index is damaged.
     """
     folder = cache / "reproductions" / name
     index = read_index(folder) if _NAME.fullmatch(name) else None
@@ -232,7 +232,7 @@ def load(cache: Path, name: str, table: str) -> Reproduced | None:
         raise StoreError(f"{location} is damaged ({reason}): run `reproduce` again") from error
 
 
-def _reproduction(folder: Path) -> Reproduction | None:
+def _read_reproduction_folder(folder: Path) -> Reproduction | None:
     index = read_index(folder)
     if index is None or not isinstance(index.get("scale"), dict):
         return None
@@ -246,17 +246,17 @@ def _read_reproduction(name: str, entry: dict[str, Any]) -> Reproduced:
         title=str(entry["title"]),
         notes=tuple(map(str, entry["notes"])),
         filled=int(entry["filled"]),
-        rows={rule: tuple(map(_row, entry["rows"][rule])) for rule in RULES},
-        display=_frame(entry["display"]),
-        published=_frame(entry["published"]),
+        rows={rule: tuple(map(_parse_row, entry["rows"][rule])) for rule in RULES},
+        display=_parse_frame(entry["display"]),
+        published=_parse_frame(entry["published"]),
         published_title=str(entry["published"]["title"]),
         versions={program: tuple(map(str, versions)) for program, versions in dict(entry["versions"]).items()},
     )
 
 
-def _row(values: dict[str, Any]) -> StudyRow:
+def _parse_row(values: dict[str, Any]) -> StudyRow:
     return StudyRow(**{**values, "kept": float("nan") if values["kept"] is None else float(values["kept"])})
 
 
-def _frame(values: dict[str, Any]) -> pd.DataFrame:
+def _parse_frame(values: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(values["cells"], columns=values["columns"])

@@ -1,4 +1,4 @@
-"""Cells of tables: numbers and labels for people, and the paper's own figures, which stand apart from measured rows."""
+"""Text cells of tables: formatted numbers and labels, and the paper's figures."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,24 +27,24 @@ def heading(metric: str) -> str:
 
 
 def decimals(metric: str) -> int:
-    """Return the decimals: two for perplexities, accuracies and tokens a second, else three."""
+    """Return the number of decimals of a metric: two for perplexities, accuracies and tokens per second, else three."""
     if metric.endswith("MiB"):
         return 1
     return 2 if metric.startswith(("ppl:", "accuracy")) or metric.endswith("tokens/s") else 3
 
 
 def format_number(value: float, metric: str) -> str:
-    """Format a number as short text; empty if there is none."""
+    """Format a number as short text; empty for None."""
     return "" if np.isnan(value) else f"{value:.{decimals(metric)}f}"
 
 
 def format_with_error(text: str, error: float, digits: int = 3) -> str:
-    """Format a short number with its spread, if there is one."""
+    """Format a short number with its standard deviation, if there is one."""
     return text if not text or np.isnan(error) else f"{text} ± {error:.{digits}f}"
 
 
 def format_parameter_count(parameters: int) -> str:
-    """Format a number of parameters in millions or billions; empty if not known."""
+    """Format a number of parameters in millions or billions; empty if unknown."""
     if not parameters:
         return ""
     return f"{parameters / 1e9:.2f}B" if parameters >= 1e9 else f"{parameters / 1e6:.2f}M"
@@ -62,7 +62,7 @@ def format_cell(value: Any, name: str) -> str:
 
 
 def metric_with_rule(metric: str, rule: str) -> str:
-    """Return a metric's name, with its rule if it is an accuracy: `accuracy (max)`."""
+    """Return a metric's name, followed by the rule if it is an accuracy: `accuracy (max)`."""
     return f"{metric} ({rule})" if metric.startswith(gains.ACCURACY) else metric
 
 
@@ -72,7 +72,10 @@ def is_single(metric: str) -> bool:
 
 
 def under_both_rules(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a derived table with a `metric` column under both rules; what no rule touches is there once."""
+    """Return a derived table with a `metric` column under both rules.
+
+    Metrics that do not depend on the rule appear once.
+    """
     tables = []
     for index, (rule, frame) in enumerate(frames.items()):
         table = make(frame)
@@ -96,30 +99,30 @@ def without_single_tasks(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def published_figures(name: str, is_derived: bool, series: Series, rule: str) -> tuple[pd.DataFrame, str]:
-    """Return the paper's figures of a table as text cells, and their title; no cells where the paper gives nothing.
+    """Return the paper's figures of a table as text cells, and their title; no cells if the paper has none.
 
-    Derived tables are computed from the rows of the main table; the paper's own models stand beside their own
-    figures; `rule` of single tasks is max or fixed.
+    Derived tables are computed from the rows of the main table. The title names the paper's model. `rule` is the
+    accuracy rule of single tasks, max or fixed.
     """
     measured_by_paper = paper_model(series.model)
     model = measured_by_paper if measured_by_paper and (name == MAIN or is_derived) else published.MODELS[0]
     title = f"published, {model}, not measured here: its texts and sample counts are the paper's; {PUBLISHED}"
     if is_derived:
-        return spell_out(_derived_table(name, model)), title
-    return (_table(name, model, rule), title) if name in published.TABLES else (pd.DataFrame(), "")
+        return spell_out(_compute_derived_table(name, model)), title
+    return (_build_published_table(name, model, rule), title) if name in published.TABLES else (pd.DataFrame(), "")
 
 
-def _derived_table(name: str, model: str) -> pd.DataFrame:
+def _compute_derived_table(name: str, model: str) -> pd.DataFrame:
     frames = {rule: claims.main_frame(model, rule) for rule in accuracy.RULES}
-    values = without_single_tasks(under_both_rules(_gap if name == GAP else gains.gain_by_retention, frames))
+    values = without_single_tasks(under_both_rules(_compute_gap if name == GAP else gains.gain_by_retention, frames))
     return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
 
 
-def _gap(rows: pd.DataFrame) -> pd.DataFrame:
+def _compute_gap(rows: pd.DataFrame) -> pd.DataFrame:
     return gains.metric_gap(rows).assign(metric=gains.ACCURACY)
 
 
-def _table(name: str, model: str, rule: str) -> pd.DataFrame:
+def _build_published_table(name: str, model: str, rule: str) -> pd.DataFrame:
     rows = published.table(name, model, rule if name == MAIN else accuracy.RULES[0])
     frame = published.frame(rows).assign(note=[row.note for row in rows])
     frame["method"] = [published.paper_name(method) if method else "" for method in frame["method"]]
@@ -129,23 +132,23 @@ def _table(name: str, model: str, rule: str) -> pd.DataFrame:
             values = published.frame(published.table(name, model, rule))[gains.ACCURACY]
             frame.insert(int(frame.columns.get_loc(gains.ACCURACY)), metric_with_rule(gains.ACCURACY, rule), values)
     columns = [str(column) for column in frame if column not in ("table", "model", gains.ACCURACY)]
-    texts = pd.DataFrame({heading(column): _texts(frame[column], column) for column in columns})
+    texts = pd.DataFrame({heading(column): _format_texts(frame[column], column) for column in columns})
     return texts.loc[:, (texts != "").any()]
 
 
-def _texts(column: pd.Series, name: str) -> list[str]:
+def _format_texts(column: pd.Series, name: str) -> list[str]:
     is_measure = name.startswith(("ppl:", gains.ACCURACY))
     return [format_number(value, name) if is_measure else format_cell(value, name) for value in column]
 
 
 def spell_out(values: pd.DataFrame) -> pd.DataFrame:
-    """Return a derived table with names for ids, percentages for retentions, and words for truth."""
+    """Return a derived table with names for ids, percentages for retentions, and words for booleans."""
     names = [str(name) for name in values.columns if name != "seed"]
-    lines = [{name: _word(name, row[name]) for name in names} for row in values.to_dict("records")]
+    lines = [{name: _spell_value(name, row[name]) for name in names} for row in values.to_dict("records")]
     return pd.DataFrame(lines, columns=names, dtype=str)
 
 
-def _word(name: str, value: object) -> str:
+def _spell_value(name: str, value: object) -> str:
     if name in ("base", "method"):
         return published.paper_name(str(value))
     if name == "metric":

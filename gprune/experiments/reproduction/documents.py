@@ -1,7 +1,7 @@
-"""Builds the reports of the tables `study` and `repair`: every method by model, retention and text, and claims.
+"""Reports of the tables `study` and `repair`: every method by model, retention and text, and claims.
 
-A block is one model at one retention, with every method's losses by text and seed. Everything is read from the
-results of the tables `study` and `repair`; nothing is run.
+A block is one model at one retention, with the losses of every method by text and seed. Everything is read from the
+results of these tables; nothing is run.
 """
 
 import math
@@ -30,7 +30,7 @@ from gprune.study.profiles import development_models
 from gprune.system.errors import StoreError
 
 MEASURED = "Models: "
-"""beginning of the paragraph that says what was measured"""
+"""beginning of the paragraph that describes the measurement"""
 GPRUNE = "gprune"
 NOT_MEASURED = "not measured"
 
@@ -42,22 +42,22 @@ class Block:
     series: Series
     retention: float
     answers: tuple[Answer, ...]
-    """one a method and seed; the dense model's first"""
+    """one answer per method and seed; the dense model comes first"""
     cases: tuple[Case, ...]
     """one a text"""
     results: stages.Results
-    """of the first seed"""
+    """results of the first seed's study"""
     texts: Mapping[str, HoldoutStatus]
-    """the relation of every text to A and B, in the draws of the first seed"""
+    """relation of every text to the A and B that the first seed sampled"""
 
     @property
     def name(self) -> str:
-        """Return a name as `demo at 50%`."""
+        """Return the name in the form `demo at 50%`."""
         return f"{short(self.series.model)} at {100 * self.retention:.0f}%"
 
     @property
     def methods(self) -> dict[str, list[Answer]]:
-        """Return the answers of every method, one a seed, by the method's identifier."""
+        """Return the answers of every method, one per seed, by method identifier."""
         methods: dict[str, list[Answer]] = {}
         for answer in self.answers:
             methods.setdefault(answer.row.identifier, []).append(answer)
@@ -65,12 +65,12 @@ class Block:
 
     @property
     def unseen(self) -> list[Case]:
-        """Return the cases on text of other corpora."""
+        """Return the cases on texts from other corpora than A and B."""
         return [case for case in self.cases if case.unseen]
 
     @property
     def text_names(self) -> list[str]:
-        """Return the names of the texts, without options unless two texts differ only in them."""
+        """Return the names of the texts; options are included only if two texts differ in nothing else."""
         stems = [short(case.text).partition("#")[0] for case in self.cases]
         return [
             short(case.text) if stems.count(stem) > 1 else stem for case, stem in zip(self.cases, stems, strict=True)
@@ -78,16 +78,16 @@ class Block:
 
 
 Cells = Callable[[Block, str, Answer], tuple[str, str, list[str]]]
-"""returns name, second column and changes of a method; no changes where it is compared with nothing"""
+"""returns name, second column and changes of a method; changes are empty if the method has no reference"""
 
 
 def build_blocks(
     store: Store, all_series: Sequence[Series], rows_of: Callable[[Series], list[Row]], reference_method: str
 ) -> list[Block]:
-    """Return the blocks of a table over some series: one for each model and retention.
+    """Return the blocks of a table over some series, one per model and retention.
 
-    `rows_of` returns the rows of a series, the dense model's first; `reference_method` is the method whose study
-    has the texts.
+    `rows_of` returns the rows of a series, the dense model first. `reference_method` is the method whose study measured
+    the texts.
     """
     finished, series_blocks = ResultLookup(store), list[Block]()
     for series in all_series:
@@ -113,7 +113,7 @@ def _case(series: Series, retention: float, status: HoldoutStatus, answers: Sequ
 
 
 def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[Block], command: str) -> list[str]:
-    """Return command, models, texts, sizes and seeds, and how differences are judged."""
+    """Return lines with the command, models, texts, sizes and seeds, and the test of differences."""
     scale, versions = all_series[0].scale, code()
     lengths = sorted({value.length for block in series_blocks for answer in block.answers for value in answer.values})
     texts = {text: status for block in reversed(series_blocks) for text, status in block.texts.items()}.values()
@@ -130,7 +130,7 @@ def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[
     ]
 
 
-def _claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -> list[str]:
+def _format_claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -> list[str]:
     rows = []
     for claim in claims:
         verdict = judge_claim(claim, cases)
@@ -143,18 +143,18 @@ def _claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -> list[
     ]
 
 
-def _perplexity(case: Case, method: str) -> str:
-    """Return mean and deviation over seeds, as a cell."""
+def _format_perplexity(case: Case, method: str) -> str:
+    """Return mean and standard deviation over seeds as a cell."""
     losses = case.losses.get(method)
     if not losses:
         return "none"
     with np.errstate(over="ignore"):
         values = np.exp([run.mean() for run in losses.values()])
-    spread = f" ± {_number(values.std(ddof=1))}" if len(values) > 1 else ""
-    return f"{_number(values.mean())}{spread}"
+    spread = f" ± {_format_decimal(values.std(ddof=1))}" if len(values) > 1 else ""
+    return f"{_format_decimal(values.mean())}{spread}"
 
 
-def _number(value: float) -> str:
+def _format_decimal(value: float) -> str:
     return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
 
 
@@ -162,20 +162,23 @@ def _change(difference: Difference | None) -> str:
     return "" if difference is None else f"{in_percent(difference)}, {difference.verdict}"
 
 
-def _over(cases: Sequence[Case], method: str, other_method: str) -> Difference | None:
-    """Return how much worse one method is than another over texts of equal weight, or None if one is missing."""
+def _compare(cases: Sequence[Case], method: str, other_method: str) -> Difference | None:
+    """Return the loss of one method minus that of another, averaged over texts with equal weight.
+
+    None if one is missing.
+    """
     differences = [case.difference(method, other_method) for case in cases]
     finite = [item for item in differences if item is not None and np.isfinite(item.nats)]
     return over_texts(finite) if finite and len(finite) == len(cases) else None
 
 
 def _block_table(block: Block, second_column: str, heads: Sequence[str], cells: Cells, level: int) -> list[str]:
-    """Return the perplexities of a block, a method a line, between the other columns of `cells`."""
+    """Return a table of a block's perplexities, one line per method, with the other columns from `cells`."""
     columns = ("method", second_column, *block.text_names, *heads)
     lines = []
     for name, answers in block.methods.items():
         label, details, changes = cells(block, name, answers[0])
-        values = (_perplexity(case, name) for case in block.cases)
+        values = (_format_perplexity(case, name) for case in block.cases)
         lines.append([label, details, *values, *(changes or [""] * len(heads))])
         reasons = sorted({answer.reason for answer in answers} - {""})
         lines += [["", reason, *[""] * (len(columns) - 2)] for reason in reasons]
@@ -186,7 +189,7 @@ def _block_table(block: Block, second_column: str, heads: Sequence[str], cells: 
 
 
 def study_document(store: Store, all_series: Sequence[Series], command: str) -> str:
-    """Return the report of all methods and controls over some series, and which claims of the paper hold."""
+    """Return the report of all methods and controls over some series, with the claims of the paper that hold."""
     series_blocks = build_blocks(store, all_series, fair_rows, GPRUNE)
     cases = [case for block in series_blocks for case in block.cases]
     paragraphs = [
@@ -197,8 +200,8 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
         *_describe_measurement(all_series, series_blocks, command),
         "*Given* lists the texts of a method, its learning steps, and its forward and backward passes of the "
         "dense model. One pass reads as many tokens as a calibration set has.",
-        *_claims(CLAIMS, cases, 2),
-        *(line for block in series_blocks for line in _study_block(block)),
+        *_format_claims(CLAIMS, cases, 2),
+        *(line for block in series_blocks for line in _write_study_block(block)),
         "## What the parts change",
         "Shares are from the first seed: the share of the rank drift's variance that lies between modules, and the "
         "share of decisions that change without each part. Initial and random modules are given for comparison.",
@@ -207,12 +210,12 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
     return "\n\n".join(paragraphs) + "\n"
 
 
-def _study_block(block: Block) -> list[str]:
+def _write_study_block(block: Block) -> list[str]:
     heads = [f"against GPrune, {name}" for name in block.text_names]
-    return _block_table(block, "given", heads, _study_cells, 2)
+    return _block_table(block, "given", heads, _build_study_cells, 2)
 
 
-def _study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
+def _build_study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
     label = str(answer.row.labels["method"]) + (" (control)" if answer.row.extra else "")
     is_compared = name not in (GPRUNE, "dense")
     changes = [_change(case.difference(name, GPRUNE)) for case in block.cases] if is_compared else []
@@ -220,7 +223,7 @@ def _study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, lis
 
 
 def _format_inputs(answer: Answer, block: Block) -> str:
-    """Return the texts, passes and learning of a method, of the first seed."""
+    """Return the texts, passes and learning of a method for the first seed."""
     try:
         inputs = stages.method_inputs(opened(answer.row.study, block.results.store), answer.row.method)
     except StoreError:
@@ -239,7 +242,7 @@ _EFFECT_HEADS = (
 
 def _effects(block: Block) -> list[list[str]]:
     try:
-        effect = ablation_effect.diagnose(block.results) if ablation_effect.ready(block.results) else None
+        effect = ablation_effect.diagnose(block.results) if ablation_effect.has_results(block.results) else None
     except StoreError:
         effect = None
     if effect is None:
@@ -259,8 +262,9 @@ _BASELINES = tuple(map(OWN.of, BASELINES))
 _CHOOSING_BASELINES = tuple(AUTO.of(name) for name in tables.CHOSEN if METHODS[name].baseline)
 _OWN_MASKS = "own masks unrepaired"
 _LEAST = (0.85, 0.95)
-"""largest share of the perplexity of the best baseline without repair, and of its own masks without repair, that was
-asked of the recommended recipe before it was measured"""
+"""largest allowed ratio of the recipe's perplexity to that of the best baseline without repair, and to that of its own
+masks without repair; both were set before the measurement
+"""
 REPAIR_CLAIMS = tuple(
     Claim(words, "", method, references if isinstance(references, tuple) else (references,), where)
     for words, method, references, where in (
@@ -297,7 +301,7 @@ _DEVELOPMENT = (
 
 
 def repair_document(store: Store, all_series: Sequence[Series], command: str) -> str:
-    """Return masks times repairs for some series, a chapter each, and whether repairs hold on unseen text."""
+    """Return the report of masks and repairs over some series, a chapter per series, with claims on unseen text."""
     return "\n\n".join([*_HEAD, *(_chapter(store, series, command) for series in all_series)]) + "\n"
 
 
@@ -310,14 +314,14 @@ def _chapter(store: Store, series: Series, command: str) -> str:
             f"## {name}",
             *([_DEVELOPMENT] if name in development_models() else []),
             *_describe_measurement([series], series_blocks, command),
-            *_claims(REPAIR_CLAIMS, cases, 3),
-            *_recipe(series_blocks),
+            *_format_claims(REPAIR_CLAIMS, cases, 3),
+            *_write_recipe(series_blocks),
             *(line for block in series_blocks for line in _block_table(block, "repair", _SEEN, _repair_cells, 3)),
         ]
     )
 
 
-def _recipe(series_blocks: Sequence[Block]) -> list[str]:
+def _write_recipe(series_blocks: Sequence[Block]) -> list[str]:
     ratios = ("against the best baseline as published", "against its own masks unrepaired")
     return [
         "### The recommended recipe on unseen text",
@@ -334,7 +338,7 @@ def _recipe(series_blocks: Sequence[Block]) -> list[str]:
 
 
 def _own_masks(block: Block) -> Difference | None:
-    """Return how much worse the recipe is than the masks that it chose under each seed, not repaired."""
+    """Return the recipe's loss minus that of its masks without repair, over the seeds; None if one is missing."""
     names = {}
     for answer in block.methods.get(_RECIPE, []):
         choice = stages.find_choice(opened(answer.row.study, block.results.store), RECOMMENDED)
@@ -344,12 +348,12 @@ def _own_masks(block: Block) -> Difference | None:
     for case in block.unseen:
         plain = {seed: case.losses[name][seed] for seed, name in names.items() if seed in case.losses.get(name, {})}
         cases.append(replace(case, losses={**case.losses, _OWN_MASKS: plain}))
-    return _over(cases, _RECIPE, _OWN_MASKS)
+    return _compare(cases, _RECIPE, _OWN_MASKS)
 
 
 def _best(block: Block, methods: Sequence[str]) -> str:
-    """Return the recipe's ratio to the best of some methods on unseen text, with its name."""
-    differences = {name: item for name in methods if (item := _over(block.unseen, _RECIPE, name)) is not None}
+    """Return the recipe's perplexity ratio to the best of some methods on unseen text, with that method's name."""
+    differences = {name: item for name in methods if (item := _compare(block.unseen, _RECIPE, name)) is not None}
     if not differences or any(case.missing.intersection(methods) for case in block.unseen):
         return NOT_MEASURED
     best = max(differences, key=lambda name: differences[name].nats)
@@ -368,13 +372,13 @@ def _repair_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, li
     changes = []
     if row.method in tables.MASKS and name not in (plain, OWN.of(row.method)):
         in_domain = [case for case in block.cases if not case.unseen]
-        changes = [_change(_over(cases, name, plain)) for cases in (in_domain, block.unseen)]
-        changes.append(_learned_numbers(block, answer))
+        changes = [_change(_compare(cases, name, plain)) for cases in (in_domain, block.unseen)]
+        changes.append(_count_learned(block, answer))
     return str(row.labels["method"]), str(row.labels["repair"]), changes
 
 
-def _learned_numbers(block: Block, answer: Answer) -> str:
-    """Return how many factors and biases were learned for a method, of the first seed; nothing if it has none."""
+def _count_learned(block: Block, answer: Answer) -> str:
+    """Return the number of factors and biases learned for a method, of the first seed; empty if there are none."""
     study = answer.row.study
     if not study.repair.scaled:
         return ""

@@ -1,7 +1,7 @@
-"""The rows of the paper's figures and of its table of inference speed, and the numbers of a run's records in each.
+"""Rows of the paper's figures and of its speed table, and their numbers from a run's records.
 
-Figs. 1 and 3 and the tables of module agreement and of inference speed (appendix): numbers of records, not
-perplexities. Tokens a second of different runs are not comparable.
+These are Figs. 1 and 3 and the tables of module agreement and of inference speed (appendix). Their numbers come from
+records other than perplexities. Tokens per second of different runs are not comparable.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ Measure = tuple[str, float, float]
 
 
 def module_overlap(series: Series) -> list[Row]:
-    """Return the rows of modules under substitution of each text, with two controls."""
+    """Return the rows of module agreement when each text is replaced, with two controls."""
     study = series.study(substitute=series.scale.substitute)
 
     def label(comparison: Comparison) -> str:
@@ -60,7 +60,7 @@ def module_overlap(series: Series) -> list[Row]:
 
 
 def figure_1b(series: Series) -> list[Row]:
-    """Return the rows of twFLAP's modules and FANG's groups when texts swap, and of substitutions."""
+    """Return the rows of twFLAP's modules and FANG's groups when texts are swapped or replaced."""
     study = series.study(metric="twflap", substitute=series.scale.substitute)
 
     def labels(comparison: Comparison) -> dict[str, str]:
@@ -69,7 +69,7 @@ def figure_1b(series: Series) -> list[Row]:
             title = title.removeprefix(f"{comparison.kind}: ")
         return {"method": "FANG" if comparison.fang else "GPrune (twFLAP)", "comparison": title}
 
-    # only the rows of A and B are in the paper
+    # the paper only has the rows of A and B
     rows = [_agreement_row(study, item, labels(item), "substitute" in item.texts) for item in list_comparisons(study)]
     return sorted(rows, key=lambda row: (row.extra, row.method == "fang"))
 
@@ -81,7 +81,7 @@ def _agreement_row(study: Study, comparison: Comparison, labels: dict[str, str],
 
 
 def figure_1a(series: Series) -> list[Row]:
-    """Rank correlation when the text changes, above the floor of resampling it."""
+    """Return the rows of the rank correlation between texts, and of its reference under resampling."""
     study = series.study()
     return [
         Row({"comparison": label}, study, reads="drift", item=curve, extra=curve == drift.HALVES)
@@ -99,9 +99,9 @@ def figure_3(series: Series) -> list[Row]:
 
 
 def sources(row: Row, graph: stages.Graph) -> tuple[stages.Stage, ...]:
-    """Return the stages of a row that reads no perplexity. Raise MethodError if its study makes no such comparison."""
+    """Return the stages of a row without perplexity. Raises MethodError if the row's study lacks the comparison."""
     if row.reads == "speed":
-        # one measurement has all methods of the row's study side by side
+        # one speed measurement has all methods of the row's study
         study = replace(row.study, methods=order_methods(row.study.methods))
         return (stages.speed(stages.Graph(study, graph.inputs, failures=graph.failures)),)
     if row.reads == "agreement":
@@ -118,12 +118,12 @@ def sources(row: Row, graph: stages.Graph) -> tuple[stages.Stage, ...]:
 def figure_measures(row: Row, records: Sequence[Any]) -> list[Measure]:
     """Return the numbers of a row from the records of its `sources`; none if its method was not measured.
 
-    Raises MethodError if the model cannot have this row.
+    Raises MethodError if the row is not possible for the model.
     """
     if row.reads == "speed":
         return speed_measures(records[0], row.method)
     if row.reads == "drift":
-        return _drift(records[0], str(row.item))
+        return _measure_drift(records[0], str(row.item))
     if row.reads == "agreement":
         (agreed,) = records
         return [("ARI", *agreement.spread(agreed.ari)), ("matched overlap", *agreement.spread(agreed.overlap))]
@@ -131,7 +131,7 @@ def figure_measures(row: Row, records: Sequence[Any]) -> list[Measure]:
     return _bin(decisions.compare(drift_record.magnitude, partition, own_masks, base, BINS), int(row.item))
 
 
-def _drift(record: RankDrift, name: str) -> list[Measure]:
+def _measure_drift(record: RankDrift, name: str) -> list[Measure]:
     curve = next(curve for curve in drift.distributions(record, HISTOGRAM_BINS) if curve.name == name)
     return [("rank correlation", curve.correlation, np.nan), ("median drift", curve.median, np.nan)]
 
@@ -154,7 +154,7 @@ SHOWN = {
     "figure-3a": ("mean drift", "retained, GPrune", "retained, FLAP", "difference"),
     "figure-3b": ("mean drift", "Jaccard", "Jaccard by chance"),
 }
-"""measures that a table of bins shows; the others belong to its sister"""
+"""measures that the retention table of bins shows; the others belong to the agreement table"""
 
 
 # inference speed (appendix): ratios are relative to the dense model of the same run and repetition
@@ -167,28 +167,29 @@ SPEED_NOTE = (
 )
 _PHASES = ("whole", "prefill", "decode")
 _PARTS = {"flap": ("dense", "llm_pruner", "flap"), "wanda_sp": ("wanda_sp",), "twflap": ("fang",)}
-"""base metric: the methods that the paper's table compares with GPrune on it"""
+"""base metric: the methods that the paper's speed table compares with GPrune on this metric"""
 _ORDER = ("dense", "llm_pruner", "wanda_sp", "gprune:wanda_sp", "flap", "gprune:flap", "fang", "gprune:twflap")
 
 
 def speed_rows(series: Series) -> list[Row]:
-    """Return the dense model and all methods at the table's retention, in the order of the paper's table."""
+    """Return the rows of the dense model and of all methods at the table's retention, in the paper's order."""
     rows = []
     for metric, names in _PARTS.items():
         methods = tuple(dict.fromkeys(("dense", *names, "gprune")))
         study = series.study(metric=metric, methods=methods, changes={"evaluation.speed": series.scale.speed})
         for name in (*names, "gprune"):
-            where = {"retention": 1.0 if name == "dense" else study.retention}
-            row = series.row(name, first=where, metric=metric)
+            labels = {"retention": 1.0 if name == "dense" else study.retention}
+            row = series.row(name, first=labels, metric=metric)
             rows.append(replace(row, study=study, reads="speed"))
     return sorted(rows, key=lambda row: _ORDER.index(row.method_id))
 
 
 def speed_measures(record: Throughput, method: str) -> list[Measure]:
-    """Return the figures of one method in a measurement of models side by side, the dense one first.
+    """Return the numbers of one method in a speed measurement, whose first model is the dense one.
 
-    Tokens a second and ratio of every phase, each with its interquartile range, and memory in MiB; those of a
-    captured graph under names with `graph`. Nothing where the method was not measured beside the dense model.
+    These are tokens per second and ratio of every phase, each with its interquartile range, and memory in MiB. Names of
+    numbers with a captured graph contain `graph`. The result is empty if the method was not measured together with the
+    dense model.
     """
     if not record.rows or record.rows[0]["model"] != "dense":
         return []

@@ -1,7 +1,7 @@
-"""Rows of tables, the study that each needs, and the fewest studies that fill some rows.
+"""Rows of tables, the study of each row, and the minimal set of studies for given rows.
 
-Rows of different tables that ask for the same setting get equal studies, so that each is run once (the full
-GPrune on FLAP at 50% retention is in seven of the paper's tables).
+Rows of different tables with the same setting have equal studies, which run once. For example, the full GPrune on FLAP
+at 50% retention is in seven of the paper's tables.
 """
 
 from collections.abc import Iterable
@@ -18,28 +18,28 @@ from gprune.system import forms, safe_parsing
 GROUP = "reproduce"
 Reads = Literal["perplexity", "drift", "agreement", "bins", "speed"]
 FIGURES: tuple[Reads, ...] = ("drift", "agreement", "bins")
-"""rows that are read from records of calibration and pruning, without a measurement of a model"""
+"""sources of a row's numbers: records of calibration and pruning, without a measurement of a model"""
 _UNTIL = {"drift": "drift", "agreement": "agreement", "bins": "masks"}
 TASKS = ("tasks", "limit", "task_folder")
-"""fields with the zero-shot tasks that a study measures, and their sizes"""
+"""fields that set the zero-shot tasks of a study and their sizes"""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a table and the study that produces it."""
+    """One row of a table, with the study that computes its numbers."""
 
     labels: dict[str, Any]
-    """what names the row, by column, as the paper does"""
+    """labels of the row by column, as in the paper"""
     study: Study
-    """what to run; its methods are those that this row reads"""
+    """study to run, with the methods that this row reads"""
     method: str = "gprune"
-    """the method of the study that the row reports"""
+    """method of the study whose numbers the row shows"""
     reads: Reads = "perplexity"
-    """the results that the row is read from"""
+    """source of the row's numbers"""
     item: str | int = ""
-    """the part of these results: the name of a comparison or a curve, or the number of a bin"""
+    """part of this source: the name of a comparison or curve, or the number of a bin"""
     extra: bool = False
-    """True for a control that is no row of the paper's table"""
+    """True for a control that is not in the paper's table"""
 
     @property
     def method_id(self) -> str:
@@ -48,7 +48,7 @@ class Row:
 
     @property
     def identifier(self) -> str:
-        """Return the method with its treatment in the tables `study` and `repair`, unique within retention and seed."""
+        """Return the method with its repair in the tables `study` and `repair`, unique for a retention and seed."""
         return str(self.item) or self.method
 
     @property
@@ -58,7 +58,7 @@ class Row:
 
     @property
     def until(self) -> str:
-        """Return the stage that the study must have reached, one of gprune.pipeline.stages.UNTIL."""
+        """Return the last stage that the study must run, one of gprune.pipeline.stages.UNTIL."""
         return _UNTIL.get(self.reads, "perplexity")
 
 
@@ -67,22 +67,22 @@ class TableStudy(ScheduledStudy):
     """A study to run, with the methods of all rows that need it."""
 
     rows: tuple[Row, ...]
-    """the rows it fills"""
+    """the rows whose numbers it computes"""
 
     @property
     def shared(self) -> Study:
-        """Return the study that its rows share."""
+        """Return the study of its rows without methods, name and device."""
         return shared_study(self.study)
 
 
 def label(row: Row) -> str:
-    """Return a row's method as tables name it: `GPrune (FLAP)`, `Wanda-sp`."""
+    """Return the label of a row's method in tables: `GPrune (FLAP)`, `Wanda-sp`."""
     method = METHODS[row.method]
     return f"{method.label} ({metric_label(row.study.metric)})" if method.learns else method.label
 
 
 def metric_label(metric: str) -> str:
-    """Return a metric as tables name it."""
+    """Return the label of a metric in tables."""
     return "twFLAP" if metric == "twflap" else METRICS[metric]
 
 
@@ -90,7 +90,7 @@ class Series:
     """All studies of one reproduction."""
 
     def __init__(self, model: str, scale: Scale) -> None:
-        """Build the study that every other differs from, of a folder, a hub name, or `demo`.
+        """Build the base study of a folder, a hub name, or `demo`, from which all other studies differ.
 
         Raises SettingsError if a setting of the scale is not valid.
         """
@@ -108,7 +108,7 @@ class Series:
         self.base = study.with_settings(sizes | dict(scale.settings))
         self._tasks = {f"evaluation.{name}": getattr(scale, name) for name in TASKS} if scale.tasks else {}
         self.tasks = self.base.with_settings(self._tasks).evaluation
-        """how zero-shot tasks are measured, in the studies that measure any"""
+        """settings of zero-shot tasks, for the studies that measure them"""
 
     def study(
         self,
@@ -119,19 +119,18 @@ class Series:
         changes: dict[str, Any] | None = None,
         **fields: Any,
     ) -> Study:
-        """Return a study of the series, named after the settings in which it differs.
+        """Return a study of the series, named after the settings in which it differs from the base study.
 
-        `pair` is primary and auxiliary text, where they are not the series' own, `changes` are dotted
-        settings that differ, `fields` retention, seed or substitute. Whether it measures zero-shot tasks
-        follows from its settings alone, so that a study that stands in several tables is one and the same in
-        all.
+        `pair` has the primary and auxiliary text if they differ from those of the series. `changes` are dotted
+        settings, and `fields` are retention, seed or substitute. Only the settings determine whether the study measures
+        zero-shot tasks, so that equal studies of several tables are one study.
         """
         first, second = pair or (self.base.primary, self.base.auxiliary)
         study = replace(self.base, metric=metric, methods=methods, primary=first, auxiliary=second, **fields)
         study = study.with_settings(changes) if changes else study
         if self._tasks and self._measures_tasks(study):
             study = study.with_settings(self._tasks)
-        return study.renamed(self._name(study))
+        return study.renamed(self._describe_study(study))
 
     def row(
         self,
@@ -142,9 +141,9 @@ class Series:
         extra: bool = False,
         **settings: Any,
     ) -> Row:
-        """Return a row of one method in a study with `settings`, see `study`.
+        """Return the row of one method in a study with `settings` (see `study`).
 
-        It is named by the labels `first`, its method, and `labels`.
+        Its labels are `first`, its method, and `labels`.
         """
         row = Row({}, self.study(methods=(method,), **settings), method, extra=extra)
         return replace(row, labels={**(first or {}), "method": label(row), **(labels or {})})
@@ -157,7 +156,7 @@ class Series:
         in_main = common == base and study.retention in self.scale.retentions
         return self.scale.tasks_in == "all" or in_main
 
-    def _name(self, study: Study) -> str:
+    def _describe_study(self, study: Study) -> str:
         words_of_name = [short(study.model), metric_label(study.metric), f"{study.retention:.0%}"]
         if (study.primary, study.auxiliary) != (self.base.primary, self.base.auxiliary):
             words_of_name.append(f"{short(study.primary)}+{short(study.auxiliary)}")
@@ -174,7 +173,7 @@ class Series:
 
 
 def shared_study(study: Study) -> Study:
-    """Return a study without its methods, name and device: what the studies of one run's rows share."""
+    """Return a study without its methods, name and device, equal for all rows that one run serves."""
     return replace(study, methods=("dense",), name="", group="", device="auto")
 
 
@@ -185,14 +184,14 @@ def order_methods(methods: Iterable[str]) -> tuple[str, ...]:
 
 
 def entries(rows: Iterable[Row]) -> list[TableStudy]:
-    """Group rows into as few studies as fill them, in the order of the rows, those with a clock last."""
+    """Group rows into as few studies as possible, in the order of the rows; studies that measure speed come last."""
     groups: dict[Study, list[Row]] = {}
     for row in rows:
         groups.setdefault(shared_study(row.study), []).append(row)
-    return sorted((_entry(group) for group in groups.values()), key=lambda entry: entry.timed)
+    return sorted((_merge_rows(group) for group in groups.values()), key=lambda entry: entry.timed)
 
 
-def _entry(rows: list[Row]) -> TableStudy:
+def _merge_rows(rows: list[Row]) -> TableStudy:
     methods = order_methods(name for row in rows for name in row.study.methods)
     until = max((row.until for row in rows), key=UNTIL.index)
     return TableStudy(replace(rows[0].study, methods=methods), until, tuple(rows))

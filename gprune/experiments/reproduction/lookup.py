@@ -1,8 +1,8 @@
-"""Look up the numbers of a row in the cache, or the reason for none.
+"""Look up the numbers of a row in the cache, or the reason why it has none.
 
-Results are looked up by the keys of the row's study, so any run's count, the app's as well. What changes a
-number (a text, the model, a setting, a formula) changes its key, and the row is open again. The records of the
-runs say where a result comes from, which method cannot run, and how a run has failed.
+Results are looked up by the keys of the row's study, so results of any run are used, including those of the app. If a
+text, the model, a setting or a formula changes, so does the key, and the row has to run again. The records of the runs
+tell the origin of a result, the methods that cannot run, and the reasons of failed runs.
 """
 
 import contextlib
@@ -33,69 +33,71 @@ class Value:
     """One number of a row."""
 
     measure: str
-    """perplexity, or what a figure measures"""
+    """perplexity, or the measure of a figure"""
     subject: str
-    """the text; empty for figures"""
+    """name of the text; empty for figures"""
     value: float
     """the number"""
     error: float = NAN
-    """standard error; of figures the deviation over layers, of speed the quartile range of repetitions"""
+    """standard error; for figures the standard deviation over layers, for speed the interquartile range over
+    repetitions
+    """
     windows: int = 0
-    """perplexity windows behind it; 0 if none"""
+    """number of perplexity windows; 0 for other measures"""
     length: int = 0
     """tokens of a window"""
     samples: int = 0
-    """documents of a task; 0 elsewhere"""
+    """number of documents of a task; 0 for other measures"""
     chance: float = NAN
-    """accuracy of guessing; NaN elsewhere"""
+    """accuracy of guessing; NaN for other measures"""
     version: str = ""
     """version of a task and of the harness"""
     losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
     """(windows,) mean negative log-likelihood of each perplexity window, nats per token; empty elsewhere"""
     stamp: Stamp | None = None
-    """the protocol of its measurement, or None if it is not a figure of quality"""
+    """protocol of the measurement, or None for a figure without a quality measure"""
 
     @property
     def column(self) -> str:
-        """Return the column of a table that it belongs to."""
+        """Return the name of the table column with this number."""
         return f"ppl:{self.subject}" if self.measure == "perplexity" else self.measure
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The numbers of a row, or the reason for none."""
+    """The numbers of a row, or the reason why it has none."""
 
     row: Row
     run: str = ""
-    """the latest run with its result or with the reason for none; empty if there is no such run"""
+    """latest run with the result or the reason; empty if there is no such run"""
     values: tuple[Value, ...] = ()
-    """its numbers; none if there is a `reason`"""
+    """numbers of the row; empty if there is a `reason`"""
     accuracies: tuple[tuple[Accuracy, Stamp], ...] = ()
-    """with their protocols, of the requested tasks that have data; if none is requested, of those in the cache"""
+    """accuracies and protocols of the requested tasks with data; without requested tasks, of those in the cache"""
     missing_tasks: tuple[tuple[str, str], ...] = ()
-    """requested tasks that cannot be measured, with the reason"""
+    """requested tasks that cannot be measured, with their reasons"""
     clock: Throughput | None = None
-    """the measurement of speed that the row was read from"""
+    """speed measurement that the row was read from"""
     retention: float = NAN
-    """fraction of the decoder's weights that was kept"""
+    """kept fraction of the decoder's weights"""
     parameters: int = 0
-    """parameters of the model; 0 if not known"""
+    """parameters of the model; 0 if unknown"""
     reason: str = ""
-    """why there are no numbers"""
+    """reason why there are no numbers"""
     precision: str = ""
     """number type of the model"""
     versions: dict[str, Any] = field(default_factory=dict)
-    """of the packages and the commit that made the result"""
+    """versions of the packages and the commit that computed the result"""
 
     @property
     def stamps(self) -> dict[str, Stamp]:
-        """Return the protocol of every perplexity and accuracy, by its column."""
+        """Return the protocol of every perplexity and accuracy, by column."""
         texts = {value.column: value.stamp for value in self.values if value.stamp is not None}
         return texts | {f"accuracy:{item.task}": stamp for item, stamp in self.accuracies}
 
     @property
     def filled(self) -> bool:
-        """Return True if the row has its numbers."""
+        """Return True if the row has numbers."""
         return bool(self.values)
 
 
@@ -103,7 +105,7 @@ _READ = (
     *("primary", "auxiliary", "substitute", "device", "dtype", "calibration", "repair", "scales", "recovery"),
     *("choice", "evaluation", "baselines", "retention"),
 )
-"""fields of a study that the digests of its inputs depend on; some models reach no other retention than theirs"""
+"""fields of a study that determine the digests of its inputs; some models only reach certain retentions"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +120,18 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The reason for a missing result."""
+    """The reason why a result is missing."""
 
     run: str
-    """the run whose record has it"""
+    """name of the run whose record has the reason"""
     words: str
 
 
 class ResultLookup:
-    """Finds the answers of rows in a cache, from any runs."""
+    """Finds the numbers of rows in a cache, whichever run computed them."""
 
     def __init__(self, store: Store) -> None:
-        """Read the present records of all runs."""
+        """Read the current records of all runs."""
         self.store = store
         self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
         self._results: dict[Study, Results | None] = {}
@@ -140,45 +142,45 @@ class ResultLookup:
             self._latest.setdefault(shared_study(run.study), run)
             for entry in run.record["stages"].values():
                 self._makers.setdefault(entry.get("key", ""), []).append(run)
-            # reasons are kept by batch size, because smaller batches may fit in memory
+            # failures are stored by batch size, because smaller batches may fit in memory
             batch = run.study.calibration.batch
             for entry in run.record.get("unavailable", {}).values():
                 self._reasons.setdefault((entry["key"], batch), Reason(run.name, entry["reason"]))
 
     def answer(self, row: Row) -> Answer | None:
-        """Return the numbers of a row's study, or why it can have none, or None if a run is still needed."""
-        results = self._open(row.study)
+        """Return the numbers of a row, or the reason why it has none; None if its study still has to run."""
+        results = self._open_results(row.study)
         if results is None:
             return None
         try:
-            return self._read(row, results)
+            return self._read_answer(row, results)
         except StoreError:
             return None
         except MethodError as error:
             return Answer(row, reason=str(error))
 
     def failure(self, row: Row) -> str:
-        """Return the error of the latest run of a row's study, whatever its methods, if it failed; else empty."""
+        """Return the error of the latest run of a row's study, with any methods, if it failed; else empty."""
         run = self._latest.get(shared_study(row.study))
         if run is None or run.record.get("state") != "failed":
             return ""
         return str(run.record.get("error") or "the run failed without a reason")
 
-    def _read(self, row: Row, results: Results) -> Answer | None:
-        reasons = {task: self._reason_of(stage, results) for task, stage in _tasks(row, results).items()}
+    def _read_answer(self, row: Row, results: Results) -> Answer | None:
+        reasons = {task: self._find_reason(stage, results) for task, stage in _accuracy_stages(row, results).items()}
         refused_tasks = {task: reason.words for task, reason in reasons.items() if reason is not None}
-        stages = self._stages(row, results, refused_tasks)
-        values = self._values(row, results, stages) if all(map(results.holds, stages)) else []
+        stages = self._list_stages(row, results, refused_tasks)
+        values = self._read_values(row, results, stages) if all(map(results.holds, stages)) else []
         if not values:
-            return self._refusal(row, results, stages)
+            return self._find_refusal(row, results, stages)
         main_stage, reading = stages[0], self._read_inputs(row.study)
         missing_tasks = reading[1] if reading else {}
-        retention, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
+        retention, parameters = (NAN, 0) if row.reads in FIGURES else _read_size(row, results)
         return Answer(
             row=row,
             run=next((run.name for run in self._makers.get(main_stage.key, ())), ""),
             values=tuple(values),
-            accuracies=tuple(self._accuracies(row, results, main_stage)),
+            accuracies=tuple(self._read_accuracies(row, results, main_stage)),
             missing_tasks=tuple((missing_tasks | refused_tasks).items()),
             clock=results.record(main_stage) if row.reads == "speed" else None,
             retention=retention,
@@ -187,49 +189,49 @@ class ResultLookup:
             versions=results.details(main_stage),
         )
 
-    def _stages(self, row: Row, results: Results, refused_tasks: Container[str]) -> list[Stage[Any]]:
-        """Return the results that a row is read from; the first is the main one."""
+    def _list_stages(self, row: Row, results: Results, refused_tasks: Container[str]) -> list[Stage[Any]]:
+        """Return the stages that a row is read from; the first is the main one."""
         if row.reads != "perplexity":
             return list(figures.sources(row, results.graph))
         texts = [perplexity(results.graph, row.method, text) for text in row.study.evaluation.texts]
-        return texts + [stage for task, stage in _tasks(row, results).items() if task not in refused_tasks]
+        return texts + [stage for task, stage in _accuracy_stages(row, results).items() if task not in refused_tasks]
 
-    def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
-        """Return every number of a row except accuracies; none if its method was not measured."""
+    def _read_values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
+        """Return every number of a row except accuracies; empty if its method was not measured."""
         if row.reads == "perplexity":
-            return [_perplexity(results, row.method, text) for text in row.study.evaluation.texts]
+            return [_read_perplexity(results, row.method, text) for text in row.study.evaluation.texts]
         measures = figures.figure_measures(row, list(map(results.record, stages)))
         return [Value(name, "", value, error) for name, value, error in measures]
 
-    def _accuracies(self, row: Row, results: Results, main_stage: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
-        """Return the accuracies of the study's tasks, or of a run with the same perplexity if it has none."""
+    def _read_accuracies(self, row: Row, results: Results, main_stage: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
+        """Return the accuracies of the study's tasks; if it has none, those of a run with the same perplexity."""
         if row.reads != "perplexity":
             return []
         if row.study.evaluation.tasks:
-            return _measured_tasks(row, results)
+            return _read_task_accuracies(row, results)
         for run in self._makers.get(main_stage.key, ()):
             evaluation = {f"evaluation.{name}": getattr(run.study.evaluation, name) for name in (*TASKS, "few_shot")}
             study = row.study.with_settings(evaluation)
-            other_results = self._open(study) if study.evaluation.tasks else None
+            other_results = self._open_results(study) if study.evaluation.tasks else None
             if other_results is not None:
-                return _measured_tasks(row, other_results)
+                return _read_task_accuracies(row, other_results)
         return []
 
-    def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
-        """Return an answer with the recorded reason why a row has no numbers, or None if no run recorded one."""
+    def _find_refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
+        """Return an answer with the recorded reason why a row has no numbers, or None if no run recorded a reason."""
         needed, method = list(stages), METHODS[row.method]
         if row.reads == "speed" and method.decision != "none":
             needed.append(masks(results.graph, method.masks))
         required = order(needed) if self._reasons else ()
-        reason = next(filter(None, (self._reason_of(stage, results) for stage in required)), None)
+        reason = next(filter(None, (self._find_reason(stage, results) for stage in required)), None)
         return None if reason is None else Answer(row, reason.run, reason=reason.words)
 
-    def _open(self, study: Study) -> Results | None:
-        """Return the results of a study, or None if it cannot be read here."""
+    def _open_results(self, study: Study) -> Results | None:
+        """Return the results of a study, or None if its inputs cannot be read here."""
         if study not in self._results:
             self._results[study] = None
             reading = self._read_inputs(study)
-            # without its plug-in a study has no results
+            # without its plug-in, a study has no results
             with contextlib.suppress(SettingsError):
                 if reading is not None:
                     inputs = replace(reading[0], plugins=plugin_records(study))
@@ -238,16 +240,19 @@ class ResultLookup:
                     self._results[study] = Results(self.store, Graph(study, inputs, failures=failures))
         return self._results[study]
 
-    def _reason_of(self, stage: Stage[Any], results: Results) -> Reason | None:
-        """Return the recorded reason for a missing result, unless a later run computed it."""
+    def _find_reason(self, stage: Stage[Any], results: Results) -> Reason | None:
+        """Return the recorded reason for a missing result, unless a later run computed the result."""
         reason = self._reasons.get((stage.key, results.graph.study.calibration.batch))
         return reason if reason is not None and not results.holds(stage) else None
 
     def _read_inputs(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
-        """Return the digests of a study's inputs, and why tasks have none, or None if it cannot be read here."""
-        # these methods stay, because they read further texts
+        """Return the digests of a study's inputs and the reasons for missing tasks.
+
+        None if the inputs cannot be read.
+        """
+        # these methods are kept, because they read additional texts
         methods = tuple(name for name in (RECOMMENDED, "gates_scaled", "llm_pruner") if name in study.involved)
-        # other settings change no digest
+        # the other settings change no digest
         input_study = Study(study.model, **{name: getattr(study, name) for name in _READ})
         input_study = replace(input_study, methods=methods) if methods else input_study
         if input_study not in self._inputs:
@@ -261,18 +266,18 @@ class ResultLookup:
         return self._inputs[input_study]
 
 
-def _tasks(row: Row, results: Results) -> dict[str, Stage[Any]]:
-    """Return the accuracies of a row's method on the tasks that have data, by task."""
+def _accuracy_stages(row: Row, results: Results) -> dict[str, Stage[Any]]:
+    """Return the accuracy stages of a row's method on the tasks with data, by task."""
     return {task: accuracy(results.graph, row.method, task) for task in results.graph.inputs.tasks}
 
 
-def _measured_tasks(row: Row, results: Results) -> list[tuple[Accuracy, Stamp]]:
-    stages = [stage for stage in _tasks(row, results).values() if results.holds(stage)]
+def _read_task_accuracies(row: Row, results: Results) -> list[tuple[Accuracy, Stamp]]:
+    stages = [stage for stage in _accuracy_stages(row, results).values() if results.holds(stage)]
     records, precision = [(results.record(stage), stage) for stage in stages], results.graph.inputs.precision
     return [(item, of_accuracy(item, results.details(stage), precision=precision)) for item, stage in records]
 
 
-def _perplexity(results: Results, method: str, text: str) -> Value:
+def _read_perplexity(results: Results, method: str, text: str) -> Value:
     stage, graph = perplexity(results.graph, method, text), results.graph
     record = results.record(stage)
     stamp = of_perplexity(record, results.details(stage), graph.inputs.precision, graph.study.evaluation.windows)
@@ -281,7 +286,7 @@ def _perplexity(results: Results, method: str, text: str) -> Value:
     return Value("perplexity", text, value, error, windows, length, stamp=stamp, losses=record.losses)
 
 
-def _size(row: Row, results: Results) -> tuple[float, int]:
+def _read_size(row: Row, results: Results) -> tuple[float, int]:
     """Return the kept fraction of the decoder's weights and the model's parameters, NaN and 0 if unknown."""
     try:
         summary = sizes(results, [row.method])

@@ -1,8 +1,8 @@
-"""The sizes of a reproduction: the paper's own, or one that two cores finish in minutes.
+"""The sizes of a reproduction: those of the paper, or smaller ones that two cores finish in minutes.
 
-Section 4 and the appendix on detailed settings: 2048 samples, 2 epochs, retentions and RASA's quantiles of
-each model. `demo` runs the same tables on fewer sequences, and changes no formula; `study` is `demo` with
-more sequences and windows, for a comparison that is to say something of two small models.
+Section 4 and the appendix on detailed settings state 2048 samples, 2 epochs, and retentions and RASA quantiles per
+model. `demo` runs the same tables on fewer sequences without any change of a formula. `study` is `demo` with more
+sequences and windows, enough to compare two small models.
 """
 
 import re
@@ -18,7 +18,7 @@ from gprune.study.settings import require, require_choice
 
 SCALES = ("paper", "demo", "study")
 SUITES = {"paper": published.TASKS, "demo": questions.NAMES, "none": ()}
-"""words for several tasks at once"""
+"""names of sets of tasks"""
 PAPER_TEXTS = ("wikitext2", "ptb", "c4")
 PAPER_EPOCHS = 2
 RETENTIONS = (0.8, 0.7, 0.5)
@@ -42,7 +42,7 @@ class Scale:
     auxiliary: str = PAPER_TEXTS[1]
     """calibration text B"""
     substitute: str = PAPER_TEXTS[2]
-    """third text C, which takes the place of A or of B"""
+    """third text C, which replaces A or B"""
     texts: tuple[str, ...] = PAPER_TEXTS
     """texts whose perplexity is measured"""
     samples: int = 2048
@@ -50,32 +50,32 @@ class Scale:
     epochs: int = PAPER_EPOCHS
     """epochs of modular sparsity learning"""
     batch: int = 32
-    """sequences of one of its steps"""
+    """sequences of each step of MSL"""
     windows: int | None = None
-    """perplexity windows at most; None measures all"""
+    """maximum number of perplexity windows; None measures all"""
     retentions: tuple[float, ...] = RETENTIONS
-    """retentions of the main table, the mildest first"""
+    """retentions of the main table, highest first"""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """seeds of the seed table; every other table takes the first"""
+    """seeds of the seed table; all other tables use the first"""
     tasks: tuple[str, ...] = published.TASKS
-    """zero-shot tasks; none leaves the accuracy columns out"""
+    """zero-shot tasks; without tasks there are no accuracy columns"""
     tasks_in: Literal["all", "main"] = "all"
-    """the studies that are measured on these tasks: all, or those of the main table only"""
+    """studies that measure these tasks: all, or only those of the main table"""
     limit: int | None = None
-    """documents of each task at most; None measures all"""
+    """maximum number of documents per task; None measures all"""
     task_folder: str = ""
     """folder with local files of the seven tasks; empty reads them from the hub"""
     speed: Literal["auto", "cpu", "gpu"] = "auto"
     """setting of the speed tables"""
     methods: tuple[str, ...] = ()
-    """methods of the main table, in place of the paper's rows and of the controls; empty for those"""
+    """methods of the main table that replace the paper's rows and the controls; empty for the default rows"""
     controls: bool = True
     """True if the main table and the ablation have additional rows of controls"""
     settings: tuple[tuple[str, Any], ...] = ()
-    """further fields of every study, as ("reliability.score_quantile", 0.85)"""
+    """additional fields of every study, such as ("reliability.score_quantile", 0.85)"""
 
     def __post_init__(self) -> None:
-        """Check what the studies themselves cannot."""
+        """Raise SettingsError for invalid values that the studies themselves do not check."""
         for name, values in (("--retentions", self.retentions), ("--seeds", self.seeds)):
             require(len(set(values)) == len(values), name, values, "values that differ from each other")
         for method in self.methods:
@@ -86,7 +86,7 @@ class Scale:
 
     @property
     def retention(self) -> float:
-        """Return the retention of every table but the main one: 0.5 if it is included, else the lowest."""
+        """Return the retention of all tables except the main one: 0.5 if the main table has it, else the lowest."""
         return 0.5 if 0.5 in self.retentions else min(self.retentions)
 
     @property
@@ -97,7 +97,7 @@ class Scale:
     def to_dict(self) -> dict[str, Any]:
         """Return every field as plain JSON values."""
         values = asdict(self)
-        # earlier reproductions that name no methods lack this field, so it is omitted if empty
+        # the field is omitted if empty, because earlier reproductions did not have it
         return values if self.methods else {name: values[name] for name in values if name != "methods"}
 
 
@@ -110,14 +110,13 @@ def paper_model(model: str) -> str:
 def choose(model: str, name: str | None = None, changes: dict[str, Any] | None = None) -> Scale:
     """Return the scale of a reproduction of a folder, a hub name, or `demo`.
 
-    `name` is one of SCALES; by default demo for the bundled model and paper for every other. `changes` are
-    fields of Scale to replace; None values are left out. Tasks may be suites (paper, demo, none) and are then
-    measured in every study; a limit of 0 measures all documents. Raises SettingsError if the name or a
-    field is not valid.
+    `name` is one of SCALES, by default demo for the bundled model and paper for every other. `changes` are fields of
+    Scale to replace, without None values. Tasks may be names of sets (paper, demo, none), which every study then
+    measures; a limit of 0 measures all documents. Raises SettingsError if the name or a field is not valid.
     """
     name = name or ("demo" if model == "demo" else "paper")
     require_choice("--scale", name, SCALES)
-    scale = {"paper": _paper, "demo": _demo, "study": _study}[name](model)
+    scale = {"paper": _paper_scale, "demo": _demo_scale, "study": _study_scale}[name](model)
     fields = {field: value for field, value in (changes or {}).items() if value is not None}
     if "texts" not in fields and any(role in fields for role in ROLES):
         fields["texts"] = tuple(fields.get(role, getattr(scale, role)) for role in ROLES)
@@ -125,7 +124,7 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     if "methods" in fields:
         fields["methods"] = tuple(dict.fromkeys(fields["methods"]))
     if "tasks" in fields:
-        # expand suites into their tasks
+        # replace names of sets by their tasks
         tasks = (task for task_or_suite in fields["tasks"] for task in SUITES.get(task_or_suite, (task_or_suite,)))
         fields |= {"tasks": tuple(dict.fromkeys(tasks)), "tasks_in": "all"}
     if fields.get("limit") == 0:
@@ -133,20 +132,20 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     return replace(scale, **fields)
 
 
-def _paper(model: str) -> Scale:
+def _paper_scale(model: str) -> Scale:
     paper_name = paper_model(model)
-    # the paper's one setting that depends on the model, and its one epoch more for the large one
+    # in the paper, Vicuna has another score quantile, and the large model one more epoch
     quantile = (("reliability.score_quantile", 0.85),) if paper_name.startswith("Vicuna") else ()
     if paper_name == LARGE:
         return Scale("paper", retentions=_LARGE_RETENTIONS, epochs=PAPER_EPOCHS + 1)
     return Scale("paper", settings=quantile)
 
 
-def _demo(model: str) -> Scale:
+def _demo_scale(model: str) -> Scale:
     texts = TEXTS if model == "demo" else PAPER_TEXTS
     roles: dict[str, Any] = dict(zip(ROLES, texts, strict=True))
     return replace(
-        _paper(model),
+        _paper_scale(model),
         **roles,
         name="demo",
         texts=texts,
@@ -161,5 +160,5 @@ def _demo(model: str) -> Scale:
     )
 
 
-def _study(model: str) -> Scale:
-    return replace(_demo(model), name="study", tasks=(), samples=128, windows=96, retentions=(0.5, 0.3))
+def _study_scale(model: str) -> Scale:
+    return replace(_demo_scale(model), name="study", tasks=(), samples=128, windows=96, retentions=(0.5, 0.3))

@@ -1,13 +1,13 @@
-"""The tables and figures of the paper: their rows, and the study that gives each row.
+"""The tables and figures of the paper: their rows, and the study of each row.
 
-Perplexity and accuracy tables of section 4 and of the appendix; figures and the tables of speed have modules
-of their own. Labels and order are the paper's; `extra` rows are additional controls.
+These are the perplexity and accuracy tables of section 4 and the appendix; figures and speed tables have their own
+module. Labels and order are the paper's; `extra` rows are additional controls.
 
-The tables `study` and `repair` are not the paper's; they compare methods under equal conditions. `study` has every
-baseline in every form, the controls that say where a gain comes from, and GPrune under both profiles; beside them the
-price of equal widths and the choice of the recommended recipe. `repair` has baselines as published, masks times
-repairs fitted to the same texts, other texts and targets of least squares, and the choice of `repair.kind auto` for
-every method.
+The tables `study` and `repair` are not in the paper; they compare methods under equal conditions. `study` has every
+variant of every baseline, controls that show where a gain comes from, and GPrune under both profiles. It also has the
+cost of equal widths and the recommended recipe. `repair` has baselines as published, and combinations of masks and
+repairs fitted to the same texts. It also has other texts and targets of least squares, and the choice of `repair.kind
+auto` for every method.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,15 +29,15 @@ from gprune.study.settings import require_choice
 
 ALL = "all"
 QUANTILES = (0.80, 0.85, 0.90)
-# the paper's divisors of its 2048 samples, and the epochs after which it finds each size converged
+# the paper's divisors of its 2048 samples, and the number of epochs that it gives for each size
 _SAMPLES = ((16, 4), (8, 7), (4, 7), (2, 8))
 _BASES = {"wanda_sp": "wanda_sp", "flap": "flap", "fang": "twflap"}
 _SCORINGS = {"score_average": "score avg.", "rank_average": "rank avg.", "pooled": "pool"}
 _EQUAL_SIZE, _UNADAPTED = METHODS["msl_random"].changes, METHODS["gprune_no_rasa"].changes
 _MAIN_CONTROLS = ("flap_uniform", "wanda_sp_uniform", "msl_layers", "msl_random")
-"""controls at every retention: on FLAP, since each that learns costs as much as GPrune"""
+"""controls at every retention; only on FLAP, because each control with learning costs as much as GPrune"""
 _ABLATION_CONTROLS = ("flap_uniform", "msl_layers", "msl_shuffled")
-"""controls that are no row of the paper's ablation themselves"""
+"""controls that are not among the rows of the paper's ablation"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +45,30 @@ class PaperTable:
     """One table or figure of the paper."""
 
     name: str
-    """as the command takes it"""
+    """name of the table for the command"""
     title: str
     rows: Callable[[Series], list[Row]]
     note: str = ""
     is_derived: bool = False
-    """True if it is computed from the rows of the main table"""
+    """True if the table is computed from the rows of the main table"""
     scale: str = ""
-    """scale of a table that is not in the paper, which `all` leaves out; empty for tables of the paper"""
+    """scale of a table that is not in the paper and not part of `all`; empty for tables of the paper"""
 
 
 def main(series: Series) -> list[Row]:
-    """Return the paper's rows, and behind those of each retention the controls; or the methods that are named."""
+    """Return the paper's rows and the controls of each retention, or the rows of the methods that the scale names."""
     if series.scale.methods:
         return _selected_methods(series)
     dense, *paper_rows = compared_methods(series)
     rows = [dense]
     for retention in series.scale.retentions:
         rows += [row for row in paper_rows if row.study.retention == retention]
-        rows += _controls(series, _MAIN_CONTROLS, first={"retention": retention}, retention=retention)
+        rows += _control_rows(series, _MAIN_CONTROLS, first={"retention": retention}, retention=retention)
     return rows
 
 
 def _selected_methods(series: Series) -> list[Row]:
-    """Return the rows of the scale's methods at every retention, with GPrune on the metric of each that has one."""
+    """Return the rows of the scale's methods at every retention; GPrune uses the metric of each method that has one."""
     names = [name for name in series.scale.methods if name != "dense"]
     bases = [metric for name in names if (metric := _BASES.get(name) or METHODS[name].brings)]
     rows = compared_methods(series)[:1]
@@ -80,14 +80,17 @@ def _selected_methods(series: Series) -> list[Row]:
     return rows
 
 
-def _controls(series: Series, names: Iterable[str], **settings: Any) -> list[Row]:
-    """Return our control rows, which isolate parts of GPrune or of baselines; none if they are left out."""
+def _control_rows(series: Series, names: Iterable[str], **settings: Any) -> list[Row]:
+    """Return rows of controls, which isolate parts of GPrune or of baselines; empty if the scale has no controls."""
     rows = [series.row(name, extra=True, **settings) for name in names] if series.scale.controls else []
     return [replace(row, labels=row.labels | {"method": f"control: {row.labels['method']}"}) for row in rows]
 
 
 def compared_methods(series: Series) -> list[Row]:
-    """Return all methods at every retention; the paper leaves LLM-Pruner out at 13B, for its memory."""
+    """Return the rows of all methods at every retention.
+
+    At 13B without LLM-Pruner, as in the paper, because of its memory.
+    """
     scale, rows = series.scale, list[Row]()
     dense = series.study(methods=("dense",), retention=scale.retention)
     pairs = [] if paper_model(series.model) == LARGE else [("llm_pruner", "flap")]
@@ -100,18 +103,18 @@ def compared_methods(series: Series) -> list[Row]:
 
 
 def ablation(series: Series) -> list[Row]:
-    """Return the components one after the other, on FLAP; without BCM, MSL works on equal-size modules."""
+    """Return the rows of the ablation on FLAP; without BCM, MSL works on modules of equal size."""
     rows = [series.row("flap", {"BCM": "", "RASA": "", "MSL": ""})]
     for bcm, rasa, changes in (("", "", _EQUAL_SIZE), ("yes", "", _UNADAPTED), ("yes", "yes", {})):
         rows.append(series.row(labels={"BCM": bcm, "RASA": rasa, "MSL": "yes"}, changes=changes))
-    for row in _controls(series, _ABLATION_CONTROLS, labels={"BCM": "", "RASA": ""}):
+    for row in _control_rows(series, _ABLATION_CONTROLS, labels={"BCM": "", "RASA": ""}):
         is_learned = METHODS[row.method].decision == "learned"
         rows.append(replace(row, labels=row.labels | {"MSL": "yes" if is_learned else ""}))
     return rows
 
 
 def calibration_pair(series: Series) -> list[Row]:
-    """Return FLAP on one text against GPrune on pairs; the third text is an auxiliary one only."""
+    """Return the rows that compare FLAP on one text with GPrune on pairs; the third text is only an auxiliary text."""
     scale, rows = series.scale, list[Row]()
     for first, second in ((scale.primary, scale.auxiliary), (scale.auxiliary, scale.primary)):
         rows.append(series.row("flap", {"calibration": short(first)}, pair=(first, second)))
@@ -121,7 +124,7 @@ def calibration_pair(series: Series) -> list[Row]:
 
 
 def multi_dataset(series: Series) -> list[Row]:
-    """Return three ways to give a baseline both texts, against GPrune, for every base metric."""
+    """Return the rows that compare GPrune with three ways to use both texts in a baseline, for every base metric."""
     primary, rows = short(series.scale.primary), list[Row]()
     for base, metric in _BASES.items():
         single = series.row(base, {"scoring": primary})
@@ -153,13 +156,13 @@ _FINE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
 
 
 def fine_grained(series: Series) -> list[Row]:
-    """Return the rows in which one design choice is varied at a time; the others are the paper's."""
+    """Return rows that each change one design choice and keep the paper's value for all others."""
     names = ("component", "design dimension", "variant")
     return [Row(dict(zip(names, labels, strict=True)), series.study(changes=changes)) for *labels, changes in _FINE]
 
 
 def calibration_samples(series: Series) -> list[Row]:
-    """Return the rows with fewer samples and more epochs, in the paper's ratios; at least one sample a shard."""
+    """Return the rows with fewer samples and more epochs, in the paper's ratios, with at least one sample per shard."""
     scale, sizes = series.scale, []
     for divisor, epochs in _SAMPLES:
         samples = max(series.base.calibration.shards, scale.samples // divisor)
@@ -174,18 +177,18 @@ def calibration_samples(series: Series) -> list[Row]:
 
 
 def seeds(series: Series) -> list[Row]:
-    """Return the whole pipeline of FANG and of GPrune on its metric, seed by seed."""
+    """Return the rows of FANG and of GPrune on FANG's metric for every seed."""
     rows = []
     for method in ("fang", "gprune"):
         for seed in series.scale.seeds:
-            # each seed's FANG in a study that is run anyway: that of the main table, or GPrune's of the seed
+            # FANG of each seed is part of a study that runs anyway: that of the main table, or GPrune's for the seed
             metric = "flap" if method == "fang" and seed == series.scale.seed else "twflap"
             rows.append(series.row(method, {"seed": seed}, metric=metric, seed=seed))
     return rows
 
 
 def quantile_sweep(series: Series) -> list[Row]:
-    """Return RASA's two quantiles, each from 0.80 to 0.90, with MSL run for every pair."""
+    """Return the rows with both RASA quantiles from 0.80 to 0.90; MSL runs for every pair of quantiles."""
     names = ("reliability.drift_quantile", "reliability.score_quantile")
     return [
         Row({"drift quantile": a, "score quantile": b}, series.study(changes=dict(zip(names, (a, b), strict=True))))
@@ -200,12 +203,12 @@ _AT_EQUAL_WIDTHS = ("gprune", "flap")
 
 
 def fair_rows(series: Series) -> list[Row]:
-    """Return one row a retention, seed and method; the dense model once."""
-    return _at_every_point(series, _fair_rows)
+    """Return one row per retention, seed and method, and one row for the dense model."""
+    return _repeat_rows(series, _fair_rows)
 
 
-def _at_every_point(series: Series, rows_of: Callable[..., list[Row]], **labels: str) -> list[Row]:
-    """Return a row of the dense model with `labels`, and the rows of every retention and seed."""
+def _repeat_rows(series: Series, rows_of: Callable[..., list[Row]], **labels: str) -> list[Row]:
+    """Return a row of the dense model with `labels`, and the rows from `rows_of` for every retention and seed."""
     scale = series.scale
     points = [{"retention": retention, "seed": seed} for retention in scale.retentions for seed in scale.seeds]
     rows = [row for point in points for row in rows_of(series, **point)]
@@ -214,12 +217,12 @@ def _at_every_point(series: Series, rows_of: Callable[..., list[Row]], **labels:
 
 
 def _fair_rows(series: Series, **where: Any) -> list[Row]:
-    # a method that equals another by definition, or is chosen among them, has no row
+    # a method that equals another one, or is chosen among others, has no row
     excluded = {METHODS[name].same_as for name in BUILT_IN} | {"dense", RECOMMENDED}
     methods = order_methods(name for name in BUILT_IN if name not in excluded)
     study = series.study(methods=methods, **where)
     rows = [Row({}, replace(study, methods=(name,)), name, extra=METHODS[name].control, item=name) for name in methods]
-    for identity, method, variant, changes in _variants():
+    for identity, method, variant, changes in _list_variants():
         changed = series.study(methods=(method,), changes=changes, **where)
         rows.append(Row({"words": variant}, changed.renamed(f"{study.name} {variant}"), method, item=identity))
     return [
@@ -228,8 +231,8 @@ def _fair_rows(series: Series, **where: Any) -> list[Row]:
     ]
 
 
-def _variants() -> list[tuple[str, str, str, dict[str, Any]]]:
-    """Return id, method, words and settings of further rows; a profile that changes nothing is left out."""
+def _list_variants() -> list[tuple[str, str, str, dict[str, Any]]]:
+    """Return id, method, label and settings of additional rows, without profiles that change no setting."""
     compensation = REPAIRS[COMPENSATION]
     recommended = dict(profiles.profile("recommended").settings)
     return [
@@ -243,12 +246,13 @@ def _variants() -> list[tuple[str, str, str, dict[str, Any]]]:
 REPAIR = "repair"
 """name of the table"""
 MASKS = ("flap", "wanda_sp_uniform", "gprune", "msl_layers", "msl_random", "gates", "osscar")
-"""masks that every repair is fitted to: among them the candidates of the recommended recipe"""
+"""masks that every repair is fitted to, including the candidates of the recommended recipe"""
 KINDS = ("none", "bias", "affine", "least_squares", "least_squares_bias", "least_squares+scales")
 TEXTS, TARGET = "both", "residual_stream"
-"""texts and target of every repair: the texts that did best on the development model with every
-masks (docs/method.md), and the target that studies have; others stand beside it for the masks of
-OTHERS. Scales follow what was fixed on the development models (docs/repair.md)"""
+"""texts and target of every repair. The texts did best on the development model for all masks (docs/method.md), and the
+target is the default; OTHERS also has other texts and targets. Scales use the settings fixed on the development
+models (docs/repair.md)
+"""
 OTHERS = ("gprune", "gates")
 _OTHER_TEXTS = ("primary", "auxiliary", "both_and_sampled", "sampled")
 _TARGETS = {
@@ -256,12 +260,12 @@ _TARGETS = {
     "own_inputs": "what the dense projection gives for the same inputs",
 }
 CHOSEN = (RECOMMENDED, "gprune", "gates", "flap", "fang", "wanda_sp", "llm_pruner", "osscar", "slimllm")
-"""methods that `repair.kind auto` is given to"""
+"""methods that are combined with `repair.kind auto`"""
 
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """A treatment of the weights that a method keeps."""
+    """A treatment of a method's kept weights."""
 
     kind: str
     """one of `repair.kind`"""
@@ -270,7 +274,7 @@ class Treatment:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return the settings of a study; fields that do not matter to the kind keep their defaults."""
+        """Return the settings of a study; fields without effect on the kind of repair keep their defaults."""
         settings = {"repair.kind": self.kind}
         if self.kind not in ("own", "none", "auto"):
             settings["repair.texts"] = self.texts
@@ -301,8 +305,8 @@ def list_treatments() -> list[tuple[str, Treatment]]:
 
 
 def repair_rows(series: Series) -> list[Row]:
-    """Return one row a retention, seed, method and treatment; the dense model once."""
-    return _at_every_point(series, _repair_rows, repair="")
+    """Return one row per retention, seed, method and treatment, and one row for the dense model."""
+    return _repeat_rows(series, _repair_rows, repair="")
 
 
 def _repair_rows(series: Series, **where: Any) -> list[Row]:
@@ -351,13 +355,15 @@ TABLES: dict[str, PaperTable] = {
         PaperTable(REPAIR, _REPAIR, repair_rows, scale="study"),
     )
 }
-"""every table by the name the command takes, in the order of `all`, which leaves out those with a scale"""
+"""every table by its command name, in the order of `all`, which excludes tables with a scale"""
 
 
 def choose_tables(names: Iterable[str]) -> list[PaperTable]:
-    """Return the tables that are asked for, each once, in the order of TABLES; `all` means every one.
+    """Return the requested tables without duplicates, in the order of TABLES.
 
-    Raises SettingsError if a name is not known.
+    `all` stands for every table of the paper.
+
+    Raises SettingsError if a name is unknown.
     """
     selected = list(names)
     for name in selected:

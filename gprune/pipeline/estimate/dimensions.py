@@ -23,17 +23,20 @@ class Dimensions:
     vocabulary: int
     """rows of the embeddings and of the LM head"""
     tied: bool
-    """True if embeddings and LM head are one matrix"""
+    """True if embeddings and LM head share one matrix"""
     positions: int
     """longest sequence, in tokens"""
     note: str = ""
-    """a warning about its family, to be read before a run; may be empty"""
+    """a warning about its family to display before a run; may be empty"""
     other_weights: int = 0
     """weights outside the language model, such as those for images"""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Dimensions:
-        """Read a configuration. Raises KeyError, TypeError or ValueError if a size is missing or is not a number."""
+        """Return the sizes in a configuration.
+
+        Raises KeyError, TypeError or ValueError if one is missing or not a number.
+        """
         values, layout = language_values(values), FAMILIES.get(str(values.get("model_type")))
         return cls(
             shape_of(values),
@@ -50,7 +53,7 @@ class Dimensions:
 
     @property
     def keys(self) -> int:
-        """Return the number of outputs of k_proj in a layer, which v_proj has too."""
+        """Return the number of outputs of k_proj in a layer, which equals that of v_proj."""
         return self.shape.kv_heads * self.shape.head_width
 
     @property
@@ -66,14 +69,14 @@ class Dimensions:
 
     @property
     def parameters(self) -> int:
-        """Return the number of weights without biases, which are about a ten-thousandth."""
+        """Return the number of weights without biases; biases add about 0.01%."""
         return self.shape.decoder_weights + self.outer_weights
 
 
 def of_model(name: str) -> Dimensions:
-    """Return the sizes of a model on this machine, or of a published shape with random weights.
+    """Return the sizes of a local model, or of a published shape with random weights.
 
-    Raises ModelError if the model is not on this machine; for a configuration without sizes see `Dimensions.of`.
+    Raises ModelError if the model is not on this machine. For a configuration without sizes see `Dimensions.of`.
     """
     folder = identity.locate(name)
     values = identity.configuration(folder)

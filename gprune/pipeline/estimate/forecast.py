@@ -1,7 +1,7 @@
-"""Memory and time of the stages that a run has to compute, and whether they fit, before it starts.
+"""Estimate memory and time of the stages that a run has to compute, and refuse a run that cannot fit.
 
-The formulas are right within a factor (`SLACK`), except for weights, which are exact. A stage is refused only
-if it would not fit with one sequence at a time even if the formula were too large by that factor.
+Weights are estimated exactly, everything else within a factor of `SLACK`. A stage is refused only if it would not fit
+with one sequence at a time even if its true need were smaller by that factor.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ ANYWAY = "--anyway"
 """the option that starts a run that was refused"""
 
 PROCESS = {True: 0.8 * 2**30, False: 0.6 * 2**30}
-"""bytes of a process without a model, with and without a GPU: libraries, tokenizer, kernels, texts"""
+"""memory of a process without a model, in bytes, with and without a GPU: libraries, tokenizer, kernels, texts"""
 CARD_BASE = 0.6 * 2**30
-"""bytes that the libraries take on a GPU"""
+"""GPU memory that the libraries use, in bytes"""
 HEAP, HEAP_MOST = 0.8, 0.4 * 2**30
-"""share of what learning allocates on a CPU that malloc keeps besides (measured), and its most in bytes"""
+"""malloc overhead of learning on a CPU, as a measured share of its allocations, and the maximum in bytes"""
 LEARNING_BATCHES = ("sparsity.batch", "scales.batch", "recovery.batch")
-"""batches of stages that allocate blocks of many sizes again and again"""
+"""batch settings of the learning stages, which allocate blocks of varying sizes"""
 
 
 class TooLarge(SettingsError):  # noqa: N818  (raised before the start)
-    """A run that cannot fit on this machine."""
+    """Raised if a run cannot fit on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class StageNeed:
     title: str
     need: MemoryNeed
     seconds: float | None
-    """None if this cache has no seconds of the model"""
+    """None if no batches of the model were timed in this cache"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class Capacity:
     free: float
     """part of `host` that is free now"""
     gpus: int = 1
-    """GPUs that the study may use"""
+    """number of GPUs that the study may use"""
 
     @classmethod
     def of(cls, device: str) -> Capacity:
-        """Read the memory for a device as named in a study: auto, cpu, cuda or cuda:1."""
+        """Return the memory for a study's device: auto, cpu, cuda or cuda:1."""
         (free, host), name, number = machine.memory(), machine.card(device), device.partition(":")[2]
         if not name:
             return cls("cpu", 0.0, host, free)
@@ -83,19 +83,19 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Memory and time of a run, and the sentences about them before it starts."""
+    """Memory and time of a run, with the sentences that report them before it starts."""
 
     case: Case
     precision: str
     """number type of the model"""
     capacity: Capacity
     stages: tuple[StageNeed, ...]
-    """those that need the model and have no result yet, in order"""
+    """the stages without a result that need the model, in order"""
     seconds: float | None = None
-    """of all stages without a result, or None if this cache has no seconds of the model"""
+    """seconds of all stages without a result, or None if no batches of the model were timed in this cache"""
 
     def on_device(self, need: MemoryNeed, sequences: int) -> float:
-        """Return the bytes on the device with batches of this many sequences; on a CPU, all bytes."""
+        """Return the device memory of a stage in bytes with batches of `sequences`; on a CPU, its whole memory."""
         if self.case.gpu:
             return CARD_BASE + need.on_device(sequences)
         size = need.host + need.on_device(sequences)
@@ -103,12 +103,12 @@ class Forecast:
         return PROCESS[False] + size + heap
 
     def on_host(self, need: MemoryNeed, sequences: int) -> float:
-        """Return the bytes in the machine's memory with batches of this many sequences."""
+        """Return the host memory of a stage in bytes with batches of `sequences`."""
         return PROCESS[True] + need.host if self.case.gpu else self.on_device(need, sequences)
 
     @property
     def summary(self) -> str:
-        """Return the stage with the highest peak, the memory of the machine, and the time."""
+        """Return a sentence with the highest peak and its stage, the memory of the machine, and the time."""
         memory = f"{amount(self.capacity.host)} of memory"
         if self.case.gpu:
             memory = f"{self.capacity.device} with {amount(self.capacity.card)}, and {memory}"
@@ -123,14 +123,14 @@ class Forecast:
 
     @property
     def refusal(self) -> str:
-        """Return why the run cannot fit, with a remedy; empty if it can."""
-        # stages that offload cannot help come first: they decide whether the run is possible at all
+        """Return the reason why the run cannot fit, with a remedy; empty if it fits."""
+        # stages that cannot use offload come first, because they decide whether the run is possible at all
         ordered = sorted(self.stages, key=lambda stage: stage.identity.kind in OFFLOADED)
-        return next((reason for stage in ordered if (reason := _refusal(self, stage))), "")
+        return next((reason for stage in ordered if (reason := _explain_refusal(self, stage))), "")
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return notes about the model, and of memory that other programs use."""
+        """Return warnings about the model and about memory that other programs use."""
         needed, free = max((self.on_host(s.need, s.need.batch) for s in self.stages), default=0.0), self.capacity.free
         shortage = (
             f"only {amount(free)} of this machine’s memory are free now, and the run takes about {amount(needed)}: "
@@ -140,15 +140,15 @@ class Forecast:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Return all sentences in order."""
+        """Return all sentences in order of display."""
         warnings, refusal = (f"warning: {warning}" for warning in self.warnings), self.refusal
         return (self.summary, *warnings, *([f"cannot fit: {refusal}"] if refusal else []))
 
 
 def forecast(study: Study, precision: str, stages: Stages, times: StageTimes) -> Forecast | None:
-    """Estimate stages without results; None if the sizes of the model are unknown, as when it is not on this machine.
+    """Estimate the stages without results; return None if the model's sizes are unknown, such as for a missing model.
 
-    `precision` is the number type that the study's `dtype` stands for on this machine.
+    `precision` is the number type to which the study's `dtype` resolves on this machine.
     """
     try:
         model = of_model(study.model)
@@ -165,35 +165,35 @@ def forecast(study: Study, precision: str, stages: Stages, times: StageTimes) ->
 
 
 def estimate_missing(stages: Stages, results: Results, times: StageTimes | None = None) -> Forecast | None:
-    """Estimate the stages of a run that have no result; None if the model is not on this machine."""
+    """Estimate the stages of a run that have no result; return None if the model is not on this machine."""
     missing_stages, graph = [stage for stage in stages if not results.holds(stage)], results.graph
     return forecast(graph.study, graph.inputs.precision, missing_stages, times or stage_times(results))
 
 
 def estimate_study(study: Study, records: Iterable[Mapping[str, Any]] = ()) -> Forecast | None:
-    """Estimate a whole run of a study, as if it had no results; None if its model is absent or unusable.
+    """Estimate a whole run of a study as if the cache were empty; return None if its model is missing or unusable.
 
-    `records` are those of a cache's runs, the latest first.
+    `records` are those of the cache's runs, latest first.
     """
     try:
         precision = precision_of(study)
         stages = execution_plan(Graph(study))
         return forecast(study, precision, stages, StageTimes.of(records, study, precision))
     except GpruneError:
-        # the sentence appears when the run is started
+        # the same error is reported when the run starts
         return None
 
 
 def count_gpus(model: Dimensions, width: int, capacity: Capacity) -> int:
-    """Return how many GPUs share the layers of a model whose numbers take `width` bytes each.
+    """Return the number of GPUs that share the layers of a model with `width` bytes per number.
 
-    As in `gprune.models.loading.load`: all of them if the first one is too small.
+    As in `gprune.models.loading.load`, all GPUs share them if the first GPU is too small.
     """
     return capacity.gpus if model.parameters * width > WEIGHTS_OF_A_GPU * capacity.card else 1
 
 
 def require_room(estimate: Forecast | None, listener: Listener, anyway: bool) -> None:
-    """Report a run's estimate to its listener. Raises TooLarge if it cannot fit here, unless `anyway`."""
+    """Report a run's estimate to its listener. Raises TooLarge if the run cannot fit, unless `anyway` is True."""
     if estimate is None or not estimate.stages:
         return
     refusal = estimate.refusal
@@ -204,19 +204,19 @@ def require_room(estimate: Forecast | None, listener: Listener, anyway: bool) ->
         raise TooLarge(refusal)
 
 
-def _refusal(forecast: Forecast, stage: StageNeed) -> str:
-    """Return why a stage does not fit with one sequence at a time; empty if it does."""
-    for memory, needed, available in _shortages(forecast, stage.need):
+def _explain_refusal(forecast: Forecast, stage: StageNeed) -> str:
+    """Return the reason why a stage does not fit with one sequence at a time; empty if it fits."""
+    for memory, needed, available in _find_shortages(forecast, stage.need):
         smallest = " with a single sequence at a time" if stage.need.setting else ""
         return (
             f"{stage.title} takes about {amount(needed)}{smallest}, more than the {amount(available)} of {memory}: "
-            f"{_remedy(forecast, stage)}, or start it with {ANYWAY}"
+            f"{_suggest_remedy(forecast, stage)}, or start it with {ANYWAY}"
         )
     return ""
 
 
-def _shortages(forecast: Forecast, need: MemoryNeed) -> Iterator[tuple[str, float, float]]:
-    """Yield the memories that cannot hold a stage with one sequence: name, needed and available bytes."""
+def _find_shortages(forecast: Forecast, need: MemoryNeed) -> Iterator[tuple[str, float, float]]:
+    """Yield each memory that is too small for a stage with one sequence: its name, needed and available bytes."""
     capacity, on_host = forecast.capacity, forecast.on_host(need, 1)
     limits = [("this machine’s memory", on_host, capacity.host, 0.0 if forecast.case.gpu else need.weights)]
     if forecast.case.gpu:
@@ -226,7 +226,7 @@ def _shortages(forecast: Forecast, need: MemoryNeed) -> Iterator[tuple[str, floa
             yield memory, needed, available
 
 
-def _remedy(forecast: Forecast, stage: StageNeed) -> str:
+def _suggest_remedy(forecast: Forecast, stage: StageNeed) -> str:
     case, changes = forecast.case, dict[str, dict[str, Any]]()
     if forecast.precision == "float32":
         changes["set dtype bfloat16"] = {"dtype": "bfloat16"}
@@ -239,7 +239,7 @@ def _remedy(forecast: Forecast, stage: StageNeed) -> str:
     for remedy, settings in changes.items():
         width = WIDTHS[settings.get("dtype", forecast.precision)]
         need = memory_need(stage.identity, replace(case, study=case.study.with_settings(settings), width=width))
-        if need is not None and not any(_shortages(forecast, need)):
+        if need is not None and not any(_find_shortages(forecast, need)):
             return remedy
     if stage.identity.kind == "checkpoint":
         return "stop before it with --until perplexity"

@@ -28,9 +28,9 @@ NOTES = "about.json"
 LONGEST_RUN_NAME = 80
 """characters"""
 INTERRUPTED = "interrupted"
-"""the state of a run that a signal has ended, or that reads as running while no process is at work on it"""
+"""the state of a run that a signal has stopped, or whose record says running although its process is gone"""
 REMEDY = "run its study again, which rewrites the record and reuses finished stages"
-"""what is to be done where a record cannot be read"""
+"""the remedy if a record cannot be read"""
 _STATES = ("running", "done", "failed", "cancelled", INTERRUPTED)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,160}")
 
@@ -80,9 +80,9 @@ class _Record(LooseForm):
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return the record in a file, with every field of the type that the program relies on.
+    """Return the record in a file, after checking the types of the fields that the program uses.
 
-    Raises UnreadableError with one sentence that names the file and what is wrong with it.
+    Raises UnreadableError with one sentence that names the file and the fault.
     """
     if not _is_name(path.parent.name):
         raise UnreadableError(f"{path} is in a folder whose name is not one of a run")
@@ -94,8 +94,11 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def parse_record(data: bytes, source: str) -> dict[str, Any]:
-    """Return the record in the bytes of a file. Raises UnreadableError if it is none, which names the source."""
-    # a perplexity in the result may exceed every float
+    """Return the record in a file's bytes.
+
+    Raises UnreadableError, which names `source`, if they are not a valid record.
+    """
+    # a perplexity in the result may be too large for a float
     values = safe_parsing.json_object(data, source, finite=False)
     try:
         _Record.parse(values, UnreadableError)
@@ -105,7 +108,7 @@ def parse_record(data: bytes, source: str) -> dict[str, Any]:
 
 
 def read(store: Store, run: str) -> dict[str, Any] | None:
-    """Return the record of a run; None when there is none that can be read."""
+    """Return the record of a run; None if there is no readable record."""
     try:
         return load(store.folder("runs", run) / RECORD)
     except UnreadableError:
@@ -113,12 +116,15 @@ def read(store: Store, run: str) -> dict[str, Any] | None:
 
 
 def failures(record: dict[str, Any] | None) -> dict[str, str]:
-    """Return why stages of a run could not be computed, by key; none without a record."""
+    """Return the reason why a stage of a run could not be computed, by key; empty without a record."""
     return {entry["key"]: entry["reason"] for entry in ((record or {}).get("unavailable") or {}).values()}
 
 
 def require_record(store: Store, run: str) -> dict[str, Any]:
-    """Return the record of a run that a person has named. Raises StoreError if none of that name can be read."""
+    """Return the record of a run that the user has named.
+
+    Raises StoreError if there is no readable record of this name.
+    """
     path = store.folder("runs", run) / RECORD
     try:
         return load(path)
@@ -133,13 +139,13 @@ def require_record(store: Store, run: str) -> dict[str, Any]:
 
 
 def read_all(store: Store) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the runs that can be read with their records, the latest written first."""
+    """Yield the name and record of every readable run, latest written first."""
     paths = []
     for path in (store.root / "runs").glob(f"*/{RECORD}"):
         try:
             paths.append((path.stat().st_mtime_ns, path))
         except OSError:
-            # it was deleted meanwhile
+            # the record was deleted in the meantime
             continue
     for _, path in sorted(paths, reverse=True):
         try:
@@ -152,7 +158,7 @@ def read_all(store: Store) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def save(store: Store, run: str, values: dict[str, Any]) -> None:
-    """Replace the record of a run: study, keys of its stages, state, result.
+    """Replace the record of a run.
 
     Raises StoreError if the disk is full or the cache is read-only.
     """
@@ -163,12 +169,12 @@ def save(store: Store, run: str, values: dict[str, Any]) -> None:
 
 
 def lock_path(root: Path, run: str) -> Path:
-    """Return the file that the only writer of a run locks; a killed process loses the lock at once."""
+    """Return the lock file of a run, which its owner locks; the lock of a killed process is released at once."""
     return root / "locks" / f"{run}.run.lock"
 
 
 def current_state(root: Path, record: dict[str, Any]) -> str:
-    """Return the state in a record of the cache `root`, or interrupted if its process is gone."""
+    """Return the state in a record of the cache `root`, or interrupted if the run's process is gone."""
     state = str(record.get("state") or "")
     return INTERRUPTED if state == "running" and not _is_at_work(root, record) else state
 
@@ -181,7 +187,7 @@ def _is_at_work(root: Path, record: dict[str, Any]) -> bool:
 
 
 def other_host(record: dict[str, Any]) -> str:
-    """Return the name of the machine of a run if it is not this one; else an empty text."""
+    """Return the host name of a run on another machine; empty for a run on this machine."""
     host = str((record.get("owner") or {}).get("host") or "")
     return "" if host == processes.host() else host
 
@@ -192,17 +198,17 @@ def other_host(record: dict[str, Any]) -> str:
 @validate_form
 @dataclass(frozen=True, slots=True)
 class RunNotes(LooseForm):
-    """The user's notes on a run, in a file of their own, so that the process of the run never overwrites them."""
+    """The user's notes on a run, in a separate file so that the process of the run never overwrites them."""
 
     WHERE: ClassVar = "a run's "
     name: Annotated[str, shorter(LONGEST_RUN_NAME), SOUND, Rule("one line", lambda name: "\n" not in name)] = ""
-    """what to call it; empty for the name of its study"""
+    """display name of the run; empty for the name of its study"""
     hidden: bool = False
-    """True if lists of runs pass it over"""
+    """True if lists of runs leave it out"""
 
 
 def read_notes(folder: Path) -> tuple[RunNotes, str]:
-    """Return the notes on the run in a folder, empty without a file, and why they cannot be read."""
+    """Return the notes on the run in a folder, and the reason why they cannot be read; both may be empty."""
     path = folder / NOTES
     try:
         return _parse_notes(path, stamp(path))
@@ -216,7 +222,7 @@ def _parse_notes(path: Path, _: Stamp) -> tuple[RunNotes, str]:
         return RunNotes.parse(safe_parsing.json_file(path, f"the file {path}")), ""
     except (SettingsError, UnreadableError) as error:
         reason = safe_parsing.sentence(error, 200)
-        return RunNotes(), f"the name cannot be read; saving replaces it ({reason})"
+        return RunNotes(), f"the notes cannot be read; saving replaces them ({reason})"
 
 
 def save_notes(store: Store, run: str, run_notes: RunNotes) -> None:

@@ -1,7 +1,7 @@
-"""Reads runs and records from the cache; the only place of the pages that touches files of results.
+"""Runs and their records, read from the cache for the pages; no other module of the pages reads result files.
 
-Records are shared between sessions, read-only. Every cache here is keyed by strings alone: a key in the store
-names its content, and a stamp its files as they are, so nothing that is cached can go stale.
+Records are shared between sessions and read-only. Every cache in this module has string keys: a store key, which
+identifies the content, or a stamp of the files. Cached values can therefore not become outdated.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class MissingResultError(StoreError):
     """A page needs a result that its run does not have."""
 
     def __init__(self, title: str) -> None:
-        """Names the missing stage by what it does."""
+        """Build the error for the missing stage with this title."""
         super().__init__(f"“{title}” is not there yet")
         self.title = title
 
@@ -49,32 +49,32 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One run with its current record; equal only to itself."""
+    """One run with its current record; it is equal only to itself."""
 
     root: str
     """the cache folder"""
     name: str
     """name of the run's folder"""
     record: dict[str, Any]
-    """what run.json holds"""
+    """content of run.json"""
     study: Study
-    """the study behind it"""
+    """the study of the run"""
     graph: Graph
-    """its stages, under the digests of what the run has read"""
+    """its stages, with the digests of the inputs that the run has read"""
     about: runs.RunNotes = runs.RunNotes()
-    """what a person says of it"""
+    """the user's notes on the run"""
     complaint: str = ""
-    """why that cannot be read; empty if it can"""
+    """reason why the notes cannot be read; empty if they can"""
 
     @property
     def cutting(self) -> dict[str, str]:
-        """Return names of masks by the method of its study that uses them; the dense model has none."""
+        """Return the name of the masks that each pruning method of the study uses, by method."""
         methods = (self.graph.methods[name] for name in self.study.methods)
         return {method.name: method.masks for method in methods if method.decision != "none"}
 
     @property
     def title(self) -> str:
-        """Return the name that the user gave it, or that of its study; may be empty."""
+        """Return the user's name of the run, or else the name of its study; may be empty."""
         return self.about.name or self.study.name
 
     @property
@@ -89,61 +89,61 @@ class Run:
 
     @property
     def shape(self) -> ModelShape | None:
-        """Return the sizes of the model, once known."""
+        """Return the sizes of the model, or None before they are computed."""
         return self.find(stages.shape)
 
     @property
     def size(self) -> ModelSize | None:
-        """Return the parameters and biases of the model, once known."""
+        """Return the parameter counts of the model, or None before they are computed."""
         return self.find(stages.size)
 
     @property
     def unavailable(self) -> dict[str, dict[str, Any]]:
-        """Return the stages that failed for a method, by name: key and reason."""
+        """Return key and reason of each failed stage, by stage name."""
         return cast("dict[str, dict[str, Any]]", self.record.get("unavailable") or {})
 
     @property
     def missing_tasks(self) -> Mapping[str, str]:
-        """Return why zero-shot tasks could not be measured, by task."""
+        """Return the reason why a zero-shot task could not be measured, by task."""
         return self.record.get("missing_tasks") or {}
 
     @property
     def expected_seconds(self) -> dict[str, float]:
-        """Return the seconds that every stage was expected to take when the run began, by name, in order."""
+        """Return the expected seconds of every stage when the run began, by name, in order."""
         return self.record.get("expected") or {}
 
     @property
     def complete(self) -> bool:
-        """Return True if it ran to its end, or to the stage that was set as its end."""
+        """Return True if the run reached its last stage, which may be an early one set by `until`."""
         return self.state == "done" and (bool(self.record.get("result")) or self.stopped_early)
 
     @property
     def stopped_early(self) -> bool:
-        """Return True if it was to stop before perplexities, for example after drift."""
+        """Return True if the run was set to stop before perplexities, for example after drift."""
         early = self.record.get("until") in stages.UNTIL[: stages.UNTIL.index("perplexity")]
         return early and not self.record.get("result")
 
     @property
     def outdated(self) -> int:
-        """Return the number of its results of an older formula or layout, which are not used."""
+        """Return the number of the run's results with an older formula or layout, which are not used."""
         current_stages = stages.stages_by_name(self.graph)
         current_keys = {name: current_stages[name].key if name in current_stages else "" for name in self.stages}
         return sum(entry["key"] != current_keys[name] for name, entry in self.stages.items())
 
     @property
     def packed(self) -> bool:
-        """Return True if it was read from a pack, which has neither model nor texts."""
+        """Return True if the run was read from a pack, without model and texts."""
         return isinstance(self.record.get("packed"), dict)
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Return why results are not in its pack, by the name of their stage."""
+        """Return the reason why a result is missing from the pack, by stage name."""
         return dict((self.record.get("packed") or {}).get("left_out") or {})
 
     @property
     def results(self) -> Results:
-        """Return its results; one exists if its key does, whichever run computed it."""
-        return Results(_store(self.root), self.graph)
+        """Return the results of the study, including those that other runs computed."""
+        return Results(_open_store(self.root), self.graph)
 
     def has(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> bool:
         """Return True if a result exists: `run.has(stages.scores, "primary")`."""
@@ -152,31 +152,31 @@ class Run:
     def has_result(self, stage: Stage[Any]) -> bool:
         """Return True if a stage's result exists.
 
-        What the run itself has made counts as there, although it may be damaged or lost since: reading it
-        says so then, where a gap on the page would not.
+        A result that the run itself has computed counts as existing even if it is damaged or lost. Reading it then
+        reports the damage, which a missing part of a page would not.
         """
         entry = self.stages.get(stage.name)
         is_recorded = entry is not None and entry["key"] == stage.key and stage.name not in self.left_out
         return bool(stage.key) and (is_recorded or self.results.holds(stage))
 
     def key(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
-        """Return the content key of a result. Raise MissingResultError if the run has not computed it yet."""
+        """Return the content key of a result. Raises MissingResultError if no run has computed it yet."""
         return self._require_result(declare(self.graph, *args, **kwargs)).key
 
     def load(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Return a record: `run.load(stages.masks, "flap")`.
 
-        Raises MissingResultError if the run has not come that far, StoreError if the result is damaged.
+        Raises MissingResultError if the run has not computed it yet, StoreError if the result is damaged.
         """
         return self.read(declare(self.graph, *args, **kwargs))
 
     def find(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
-        """Return a record as `load` does, or None if the run has not computed it yet."""
+        """Return a record like `load`, or None if no run has computed it yet."""
         stage = declare(self.graph, *args, **kwargs)
         return self.read(stage) if self.has_result(stage) else None
 
     def require(self, value: T | None, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return a value. Raises MissingResultError with the declared result if it is empty."""
+        """Return `value`. Raises MissingResultError for the declared result if `value` is empty."""
         if not value:
             raise MissingResultError(declare(self.graph, *args, **kwargs).title)
         return value
@@ -199,17 +199,17 @@ class Run:
 
     @property
     def masked(self) -> list[str]:
-        """Return existing masks by the names under which methods use them: GPrune's first, controls last."""
+        """Return the names of existing masks: GPrune's first, controls last."""
         controls = {name: of_masks(name, self.graph.methods).control for name in self.cutting.values()}
         order = sorted(controls, key=lambda name: (name != "gprune", controls[name], name))
         return [name for name in order if self.has(stages.masks, name)]
 
     def masks(self) -> dict[str, records.PruningMasks]:
-        """Return the existing masks. Raise StoreError if one is damaged."""
+        """Return the existing masks by name. Raises StoreError if one is damaged."""
         return {name: self.load(stages.masks, name) for name in self.masked}
 
     def agreement(self) -> records.Agreement:
-        """Return the existing comparisons of modules. Raise MissingResultError if there is none."""
+        """Return the existing comparisons of modules. Raises MissingResultError if there is none."""
         comparisons = stages.agreements(self.graph)
         rows = {name: self.read(stage) for name, stage in comparisons.items() if self.has_result(stage)}
         if not rows:
@@ -223,30 +223,30 @@ def root() -> str:
 
 
 @lru_cache(maxsize=16)
-def _store(root: str) -> Store:
-    # cached, because a page asks some hundred times and resolving a path reads every folder on it
+def _open_store(root: str) -> Store:
+    # cached, because a page asks about a hundred times and resolving a path reads all its parent folders
     return Store(Path(root))
 
 
 def record(root: str, stage: str, key: str, kind: str) -> Any:
-    """Return a record of the store, shared by all sessions, read-only.
+    """Return a read-only record of the store, which all sessions share.
 
-    Its files are looked at each time that it is handed out: one that another program has changed in place is
-    read and checked anew, because touching a memory map of a file that was shortened ends the whole app.
-    Raises StoreError if the result is absent or damaged.
+    The files are checked on every call: a record that another program has changed in place is read again. Without this
+    check, access to a memory map of a truncated file would crash the whole app. Raises StoreError if the result is
+    absent or damaged.
     """
-    return _record(root, stage, key, kind, _store(root).stamp(stage, key))
+    return _load_record(root, stage, key, kind, _open_store(root).stamp(stage, key))
 
 
 # room for four large runs, each with 233 records
 @lru_cache(maxsize=1024)
-def _record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
-    return _store(root).get(stage, key, _RECORDS[kind])
+def _load_record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
+    return _open_store(root).get(stage, key, _RECORDS[kind])
 
 
 @lru_cache(maxsize=1024)
 def _read_run(path: Path, _: Stamp) -> tuple[dict[str, Any], Graph] | str:
-    """Return record and graph of a run, or why there is none."""
+    """Return record and graph of a run, or the reason why they cannot be read."""
     try:
         record = runs.load(path)
         return record, recorded_graph(record, str(path), require_inputs=False)
@@ -255,10 +255,10 @@ def _read_run(path: Path, _: Stamp) -> tuple[dict[str, Any], Graph] | str:
 
 
 def recorded_graph(record: dict[str, Any], source: str, *, require_inputs: bool = True) -> Graph:
-    """Return the stages of a run under the digests of what it has read, without model or texts.
+    """Return the stages of a run with the digests in its record; neither model nor texts are read.
 
-    Raises UnreadableError if the record holds a study of another version, or lacks digests; a record
-    without any is accepted unless `require_inputs`.
+    Raises UnreadableError if the study in the record is of another version, or if some digests are missing. A record
+    without any digests is accepted unless `require_inputs` is True.
     """
     try:
         register_recorded(record)
@@ -268,14 +268,14 @@ def recorded_graph(record: dict[str, Any], source: str, *, require_inputs: bool 
     inputs = from_plain((record.get("provenance") or {}).get("inputs"))
     missing_text = min(missing_texts(study, inputs), default="") if inputs else ""
     if missing_text:
-        raise UnreadableError(f"{source} does not say what it has read as {missing_text!r}")
+        raise UnreadableError(f"{source} has no digest of the text {missing_text!r}")
     if inputs is None and require_inputs:
-        raise UnreadableError(f"{source} does not say what the run has read: run the study again")
+        raise UnreadableError(f"{source} has no digests of the run’s inputs: run the study again")
     return Graph(study, inputs, failures=runs.failures(record))
 
 
 def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
-    """Return every run of a cache, the latest started first, and the runs that cannot be read."""
+    """Return every run of a cache, latest started first, and the runs whose records cannot be used."""
     readable, unreadable = list[Run](), list[Unreadable]()
     for path in sorted((Path(root) / "runs").glob(f"*/{runs.RECORD}")):
         try:
@@ -293,10 +293,10 @@ def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
 
 
 def run_named(root: str, name: str) -> Run:
-    """Return a run of a cache. Raises SettingsError if its record cannot be used, or it has gone meanwhile."""
+    """Return a run of a cache. Raises SettingsError if it was deleted or its record cannot be used."""
     readable, damaged = all_runs(root)
     run = next((run for run in readable if run.name == name), None)
     if run is None:
         reasons = (unreadable.reason for unreadable in damaged if unreadable.name == name)
-        raise SettingsError(next(reasons, f"the run {name!r} was deleted meanwhile: choose another one"))
+        raise SettingsError(next(reasons, f"the run {name!r} was deleted in the meantime: choose another one"))
     return run

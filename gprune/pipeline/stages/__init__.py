@@ -1,13 +1,12 @@
-"""Every result of a study, declared once: what it needs, its key, its words, how it is made.
+"""Declarations of every result of a study: its needs, its key, its title, and the function that computes it.
 
     graph = Graph(study, inputs)
     results = Results(store, graph)
-    for stage in results.plan("masks"): ...                   # what a run goes through, in order
-    results.get(drift), results.get(scores, "auxiliary")        # records, by the keys that follow
+    for stage in results.plan("masks"): ...                   # the stages of a run, in order
+    results.get(drift), results.get(scores, "auxiliary")        # records, found by their keys
 
-A stage is declared by a function of this package; what follows from the declarations is in `graph` (keys
-and order) and `results` (what a study asks for, and what a store has of it). Importing it loads no torch: what
-computes is imported when it computes.
+A function of this package declares each stage. `graph` derives keys and order from the declarations, and `results`
+selects the results that a study needs or a store has. The package imports torch only when a stage is computed.
 """
 
 from gprune.pipeline.stages.calibration import (

@@ -36,12 +36,12 @@ Decision = tuple[PruningMasks, Array]
 def baseline_masks(
     graph: Graph, method: Method, identity: StageId, title: str, attention: dict[str, Stage[PruningMasks]]
 ) -> Stage[PruningMasks]:
-    """Declare the masks of a baseline, or of a control that learns nothing.
+    """Declare the masks of a baseline, or of a control without learning.
 
-    `attention` is empty, or maps the name attention to masks whose key/value groups the baseline adopts.
+    `attention` is empty, or has masks under the name `attention` whose key/value groups the baseline adopts.
     """
     (needs, decide), study = _DECISIONS[method.decision](graph, method), graph.study
-    # masks with another method's attention are not shared with another method
+    # masks that adopt attention are not shared with other methods
     name = method.masks if attention else method.same_as or method.masks
     settings: dict[str, Any] = {"method": name, "retention": study.retention}
     if method.decision == "fang":
@@ -70,18 +70,21 @@ def baseline_masks(
 
 
 def scored_on(method: Method) -> tuple[str, ...]:
-    """Return the roles of the texts that a baseline is scored on."""
+    """Return the roles of the texts from which a baseline's scores are computed."""
     if method.decision == "plugin" and method.plugin is not None:
         return PAIR if method.plugin.texts == "both" else PAIR[:1]
     return PAIR[:1] if method.scoring == "single" else PAIR
 
 
 Declared = tuple[dict[str, Any], Callable[..., Decision]]
-"""Needs of a decision, and the function that decides from their records."""
+"""The needs of a decision, and the function that decides from their records."""
 
 
 def _declare_ranking(graph: Graph, method: Method) -> Declared:
-    """Decide from stored scores: one ranking over all layers (FLAP), or the same ratio in every layer (Wanda-sp)."""
+    """Declare a decision from stored scores.
+
+    FLAP ranks all layers together; Wanda-sp uses one ratio in every layer.
+    """
 
     def decide(
         work: RunContext, shape: ModelShape, parts: list[Any], attention: PruningMasks | None = None
@@ -90,9 +93,9 @@ def _declare_ranking(graph: Graph, method: Method) -> Declared:
         from gprune.pruning.allocation.alignment import margin
 
         # `parts` are the scores on each text; for a pooled method, the inputs from which they are computed
-        by_text = [_pooled_scores(work.study, method.metric, parts)] if method.scoring == "pooled" else parts
+        by_text = [_pool_scores(work.study, method.metric, parts)] if method.scoring == "pooled" else parts
         combined = _combine_texts(method, by_text, shape)
-        target, equal = work.study.retention, _equal_counts(work.study, shape)
+        target, equal = work.study.retention, _find_equal_counts(work.study, shape)
         if attention is not None:
             masks = uniform.allocate_with_fixed_groups(combined, shape, target, attention.heads, equal)
         elif method.decision == "flap" and equal is None:
@@ -112,7 +115,7 @@ def _combine_texts(method: Method, scores: list[UnitScores], shape: ModelShape) 
     return scores[0] if len(scores) == 1 else combine_scores(method.scoring, scores[0], scores[1], shape)
 
 
-def _pooled_scores(study: Study, metric: str, needs_by_text: list[Any]) -> UnitScores:
+def _pool_scores(study: Study, metric: str, needs_by_text: list[Any]) -> UnitScores:
     """Return scores from the pooled statistics of both texts."""
     from gprune.pruning.scoring import score
 
@@ -135,7 +138,7 @@ def _declare_sequential(graph: Graph, _: Method) -> Declared:
             return pair
 
         retention, batch = work.study.retention, work.study.calibration.batch
-        choose = uniform.layer_decision(layer_score, shape, retention, _equal_counts(work.study, shape))
+        choose = uniform.layer_decision(layer_score, shape, retention, _find_equal_counts(work.study, shape))
         units = sequential.prune_layerwise(work.decoder, tokens, batch, choose, work.progress)
         return uniform.build_masks(shape, *units, retention), margin(ffn_scores, units[0])
 
@@ -161,29 +164,29 @@ def _decide_fang(
     together = measured[0] if len(measured) == 1 else records.pool_contexts(measured[0], measured[1])
     if pooled:
         groups = functional_groups(together.affinity, study.baselines.fang_grouping)
-        measured, heads = [together], [_pooled_scores(study, "flap", heads)]
+        measured, heads = [together], [_pool_scores(study, "flap", heads)]
     count = contexts.centroids.shape[1]
     profile = np.broadcast_to(group_profile(count), (len(groups.labels), count + 1, count))
     scores_by_text = [
         twflap.score(statistics, contexts, norms, groups.labels, profile, head, study.contexts)
         for statistics, head in zip(measured, heads, strict=True)
     ]
-    combined, equal = _combine_texts(method, scores_by_text, shape), _equal_counts(study, shape)
+    combined, equal = _combine_texts(method, scores_by_text, shape), _find_equal_counts(study, shape)
     masks = fang.allocate(combined, groups, together.layer_change, shape, study.retention, equal)
-    # the shared group always stays
+    # the shared group is always kept
     stays = groups.labels == groups.labels.max()
     return masks, np.where(stays, np.inf, margin(combined.ffn, masks.ffn, groups.labels))
 
 
 def _declare_fang(graph: Graph, method: Method) -> Declared:
-    """Decide by FANG: groups, scores within them and layer changes of the primary text, or of both."""
+    """Declare the decision of FANG from groups, scores within them and layer changes of the primary text or of both."""
     pooled, texts = method.scoring == "pooled", scored_on(method)
     heads = [scoring(graph, text, "flap") for text in texts]
     needs = {
         "norms": norms(graph),
         "contexts": contexts(graph),
         "groups": groups(graph),
-        # the auxiliary text's affinity is needed only if pooled, because groups are otherwise the primary text's
+        # the auxiliary text's affinity is needed only if pooled, because groups otherwise come from the primary text
         "measured": [context_statistics(graph, text, gradient=pooled or text == PAIR[0]) for text in texts],
         "heads": [head_scoring.needs if pooled else head_scoring.stage(graph) for head_scoring in heads],
     }
@@ -245,12 +248,12 @@ def _declare_llm_pruner(graph: Graph, _: Method) -> Declared:
         from gprune.pruning.allocation import llm_pruner
 
         masks = llm_pruner.allocate(scores, shape, work.study.retention)
-        return masks, _margins(scores.ffn, masks.ffn)
+        return masks, _compute_margins(scores.ffn, masks.ffn)
 
     return {"scores": taylor(graph)}, decide
 
 
-def _margins(scores: Array, mask: Array) -> Array:
+def _compute_margins(scores: Array, mask: Array) -> Array:
     """Return (layers, neurons) margins from scores and mask, infinite in layers that are not pruned."""
     from gprune.pruning.allocation.alignment import margin
 
@@ -258,14 +261,14 @@ def _margins(scores: Array, mask: Array) -> Array:
     return np.where(stays, np.inf, margin(scores, mask))
 
 
-def _equal_counts(study: Study, shape: ModelShape) -> Counts | None:
+def _find_equal_counts(study: Study, shape: ModelShape) -> Counts | None:
     if not study.sparsity.equal:
         return None
     return budget.equal_counts(shape, study.retention, study.sparsity.alignment)
 
 
 def _declare_removal(graph: Graph, method: Method) -> Declared:
-    """Decide by OSSCAR or SlimLLM: prune and repair each layer after the layers below it."""
+    """Declare the decision of OSSCAR or SlimLLM, which prunes and repairs each layer after the layers below it."""
 
     def decide(work: RunContext, shape: ModelShape, tokens: Tokens) -> Decision:
         from gprune.pruning.allocation import uniform
@@ -275,19 +278,19 @@ def _declare_removal(graph: Graph, method: Method) -> Declared:
         assert method.fit is not None
         study, batch = work.study, work.study.calibration.batch
         if method.decision == "osscar":
-            choose = osscar.osscar_decision(shape, study.retention, _equal_counts(study, shape))
+            choose = osscar.osscar_decision(shape, study.retention, _find_equal_counts(study, shape))
         else:
             change = slimllm.layer_cosines(work.decoder, tokens, batch, work.progress)
             choose = slimllm.slimllm_decision(work.decoder, study.retention, change)
         walked = remove_layerwise(work.decoder, tokens, batch, choose, method.fit, work.progress)
         masks = uniform.build_masks(shape, walked.ffn, walked.heads, study.retention)
-        return masks, _margins(walked.order, walked.ffn)
+        return masks, _compute_margins(walked.order, walked.ffn)
 
     return {"tokens": tokens(graph)}, decide
 
 
 def _declare_plugin(graph: Graph, method: Method) -> Declared:
-    """Decide by a plug-in, from scores, tokens and the model, or both. Deciding raises PluginError if it cannot."""
+    """Declare the decision of a plug-in from scores, tokens and the model, or both. Raises PluginError if it fails."""
     plugin, needs = cast(PluginInfo, method.plugin), dict[str, Any]()
     if plugin.needs != "model":
         needs["scores"] = [scores(graph, text, plugin.metric) for text in scored_on(method)]
@@ -306,7 +309,7 @@ def _declare_plugin(graph: Graph, method: Method) -> Declared:
             masks = calls.decide(plugin, code, problem)
         else:
             work.decoder.require_whole(plugin.description)
-            # tokens of the plug-in's passes are counted
+            # count the tokens of the plug-in's forward passes
             with work.decoder.counting() as model:
                 masks = calls.decide(plugin, code, replace(problem, model=model))
         ranked = scores[0].ffn if scores else masks.ffn.astype(float)

@@ -1,6 +1,6 @@
-"""The stages that read and run the dense model: calibration sets, norms, statistics, contexts (section 3).
+"""Stages that run the dense model on texts: calibration sets, norms, statistics and contexts (section 3).
 
-The neuron maps at the end are made when somebody asks for them: no run makes them, and they can go at any time.
+The neuron maps at the end of this module are computed on demand, not by a run, and may be deleted at any time.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from gprune.records import Contexts, ContextStatistics, SampledText, StrongestPo
 
 @once
 def shape(graph: Graph) -> Stage[records.ModelShape]:
-    """Declare the sizes of the model that decide what can be pruned."""
+    """Declare the sizes of the model, which determine the units that can be pruned."""
     return graph.stage(StageId("shape"), "sizes of the model", lambda work: work.decoder.shape, reads=graph.model)
 
 
@@ -37,9 +37,9 @@ def norms(graph: Graph) -> Stage[records.WeightNorms]:
 
 @once
 def sampled_text(graph: Graph, text: str, *, held_out: bool = False) -> Stage[SampledText]:
-    """Declare a text written by the dense model, by calibration role or evaluation text name.
+    """Declare a text sampled from the dense model, by calibration role or evaluation text name.
 
-    If `held_out`, other documents of a calibration text, for a choice between models.
+    With `held_out`, it has other documents of a calibration text, for a choice between models.
     """
     calibration = text in (*roles(graph.study), SAMPLED, FRESH)
     name = text_of(graph.study, text) if calibration else text
@@ -71,13 +71,13 @@ def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
 
 @once
 def held_out(graph: Graph, text: str) -> Stage[Tokens]:
-    """Declare sequences of a text, by role, that are in no calibration set."""
+    """Declare sequences of a text, by role, that are not in any calibration set."""
     skipped = graph.study.calibration.samples if text in ROLES else 0
     return _draw_tokens(graph, text, graph.study.choice.sequences, skipped)
 
 
 def _draw_tokens(graph: Graph, text: str, samples: int, after: int | None = None) -> Stage[Tokens]:
-    """Declare sequences of a text by role: its calibration set, or held-out ones after `after` others."""
+    """Declare sequences of a text by role: its calibration set, or held-out sequences that follow the first `after`."""
     name, is_held_out = text_of(graph.study, text), after is not None
     sampling = {"samples": samples, "length": graph.study.calibration.length, "seed": graph.study.seed}
     digest, tokenizer = graph.inputs.calibration.get(text, ""), graph.inputs.tokenizer
@@ -106,7 +106,7 @@ def _draw_tokens(graph: Graph, text: str, samples: int, after: int | None = None
 def statistics(graph: Graph, text: str = "primary", metric: str = "") -> Stage[records.ActivationStatistics]:
     """Declare the statistics of a calibration set, which serve the study's metric and `metric`.
 
-    The recursion of FLAP's released code is kept beside the moments where one of them needs it.
+    The recursion of FLAP's released code is stored with the moments if one of the metrics needs it.
     """
     settings = graph.study.calibration
     released = settings.flap_variant == "released" and "flap" in (graph.study.metric, metric)
@@ -134,9 +134,9 @@ def statistics(graph: Graph, text: str = "primary", metric: str = "") -> Stage[r
 
 @once
 def positions(graph: Graph, text: str = "primary") -> Stage[StrongestPositions]:
-    """Declare the positions of each FFN neuron's strongest activations; computed with the statistics.
+    """Declare the positions of each FFN neuron's strongest activations, which are computed with the statistics.
 
-    If these exist already, it takes a pass.
+    If the statistics already exist, this needs its own pass of the model.
     """
     settings = graph.study.calibration
 
@@ -160,13 +160,13 @@ def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -
     """Declare context clusters from a sample of a calibration set (base metric twFLAP, FANG)."""
     study = graph.study
     seed = study.seed + other_seed
-    # the original clustering is not a setting, so that older keys stay valid
+    # the default clustering is not part of the key, so that older keys stay valid
     plain = ("clustering",) if study.contexts.clustering == "balanced" else ()
 
     def make(work: RunContext, tokens: Tokens) -> Contexts:
         from gprune.pruning.calibration.contexts import fit_contexts
 
-        return fit_contexts(work.projected(tokens), study.contexts, seed, work.progress)
+        return fit_contexts(work.project(tokens), study.contexts, seed, work.progress)
 
     return graph.stage(
         StageId("contexts", (text,), variant=seed_variant(other_seed)),
@@ -184,10 +184,10 @@ def context_statistics(
 ) -> Stage[ContextStatistics]:
     """Declare statistics of a calibration set under the contexts of the text `made_on`.
 
-    If `gradient`, the affinity of neurons and contexts is measured as well, by a backward pass.
+    With `gradient`, a backward pass also measures the affinity of neurons and contexts.
     """
     settings = graph.study.calibration
-    # one pass serves FANG's groups under both seeds, because the other seed's groups are their control
+    # one pass serves FANG's groups under both seeds, because the other seed's groups are the control
     control = None
     if gradient and text == made_on and not other_seed:
         control = context_statistics(graph, text, text, gradient=True, other_seed=True)
@@ -266,8 +266,8 @@ def components(graph: Graph, layer: int) -> Stage[records.Components]:
 def neuron_map(graph: Graph, layer: int, basis: str, texts: tuple[str, ...] = ()) -> Stage[records.NeuronMap]:
     """Declare the UMAP layout of a layer's neurons; layers count from 0.
 
-    `basis` is BEHAVIOUR or PARAMETERS; `texts` are roles of the texts whose statistics tell the behaviour; of
-    no effect on parameters.
+    `basis` is BEHAVIOUR or PARAMETERS. `texts` are the roles of the texts whose statistics describe the behaviour; they
+    have no effect on parameters.
     """
     seed = graph.study.seed
     texts = texts if basis == neuron_embedding.BEHAVIOUR else ()
@@ -296,7 +296,7 @@ def neuron_map(graph: Graph, layer: int, basis: str, texts: tuple[str, ...] = ()
 
 
 def mapped_texts(graph: Graph, has: Callable[[Stage[Any]], bool]) -> tuple[str, ...]:
-    """Return the roles of the texts whose statistics exist, from which neuron behaviour is built."""
+    """Return the roles of the texts with statistics, from which neuron behaviour is built."""
     return tuple(role for role in ROLES if getattr(graph.study, role) and has(statistics(graph, role)))
 
 
@@ -306,5 +306,5 @@ def seed_variant(other_seed: bool) -> tuple[str, ...]:
 
 
 def seed_suffix(other_seed: bool) -> str:
-    """Return the words of a title for another seed."""
+    """Return the suffix of a stage's title for another seed; empty for the study's seed."""
     return ", another seed" if other_seed else ""

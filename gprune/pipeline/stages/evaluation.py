@@ -1,6 +1,6 @@
-"""The stages that measure every method: text overlap, perplexity, zero-shot accuracy and speed (section 4).
+"""Stages that measure every method: text overlap, perplexity, zero-shot accuracy and speed (section 4).
 
-The pass that measures an accuracy yields its answers as well, as a result of their own whose key is in no other.
+The pass that measures an accuracy also yields its answers. They are a separate result, and no other key depends on it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @once
 def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
-    """Declare the share of an evaluation text's windows that occurs in the calibration sets of A and B."""
+    """Declare the share of an evaluation text's token runs that occur in the calibration sets of A and B."""
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
 
     def make(work: RunContext, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
-        windows = corpus_relation.cut(_token_stream(work, text, sampled), evaluation.length, evaluation.windows)
+        windows = corpus_relation.cut(_read_token_stream(work, text, sampled), evaluation.length, evaluation.windows)
         return corpus_relation.measure_overlap(text, windows, calibration, len(work.tokenizer))
 
     # a check text counts as a calibration text, because the repair was chosen on it
@@ -42,7 +42,7 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
         StageId("overlap", item=index),
         f"overlap of text {index + 1} with A and B",
         make,
-        needs={"calibration": calibration, **_sampled_text(graph, text)},
+        needs={"calibration": calibration, **_sampled_text_needs(graph, text)},
         reads={"text": graph.inputs.evaluation[text]} | graph.tokenizer,
         settings={"length": evaluation.length, "windows": evaluation.windows},
     )
@@ -51,50 +51,50 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
 @once
 def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Declare the perplexity of a method on an evaluation text of the study."""
-    return _perplexity_stage(graph, "perplexity", method, text, model_inputs(graph, method))
+    return _declare_perplexity(graph, "perplexity", method, text, model_inputs(graph, method))
 
 
 @once
 def recovered_perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
-    """Declare the perplexity of a method after recovery; the one before recovery has its own key."""
-    return _perplexity_stage(graph, "recovered_perplexity", method, text, recovered_from(graph, method))
+    """Declare the perplexity of a method after recovery, whose key differs from that of the perplexity before it."""
+    return _declare_perplexity(graph, "recovered_perplexity", method, text, recovered_from(graph, method))
 
 
-def _perplexity_stage(graph: Graph, kind: str, method: str, text: str, needs: Mapping[str, Any]) -> Stage[Perplexity]:
+def _declare_perplexity(graph: Graph, kind: str, method: str, text: str, needs: Mapping[str, Any]) -> Stage[Perplexity]:
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
     name, suffix = (method, "") if kind == "perplexity" else (f"{method}_recovered", " after recovery")
 
     def make(work: RunContext, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
         from gprune.evaluation import perplexity as measurement
 
-        # the model comes first, so that a method that fails does not wait for a text
-        model = work.cut(name, pruned_model(graph, method, **parts))
-        return measurement.perplexity(model, _token_stream(work, text, sampled), text, evaluation, work.progress)
+        # build the model first, so that a method that fails does not wait for a text
+        model = work.get_model(name, pruned_model(graph, method, **parts))
+        return measurement.perplexity(model, _read_token_stream(work, text, sampled), text, evaluation, work.progress)
 
     return graph.stage(
         StageId(kind, method=method, item=index),
         f"perplexity of {METHODS[method].label}{suffix}, text {index + 1}",
         make,
-        needs={**needs, **_sampled_text(graph, text)},
+        needs={**needs, **_sampled_text_needs(graph, text)},
         reads=graph.model | {"text": graph.inputs.evaluation[text]} | graph.tokenizer,
         settings={"preset": evaluation.preset, "windows": evaluation.windows},
     )
 
 
-def _sampled_text(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:
+def _sampled_text_needs(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:
     return {"sampled": sampled_text(graph, text)} if texts.is_sampled(text) else {}
 
 
-def _token_stream(work: RunContext, text: str, sampled: SampledText | None) -> Array:
+def _read_token_stream(work: RunContext, text: str, sampled: SampledText | None) -> Array:
     return work.stream(text) if sampled is None else sampled.ids.ravel()
 
 
 @once
 def speed(graph: Graph) -> Stage[Throughput]:
-    """Declare tokens a second of the dense model and every method that can run, measured in one run.
+    """Declare the tokens per second of the dense model and of every method that can run, measured in one run.
 
-    Beside the dense model and the first one, one at a time is in memory. Prompt and new tokens shrink to what
-    the model can read. A method that does not fit ends the stage: its result has all methods or is none.
+    The dense model and the first measured model stay in memory, with one other model at a time. Prompt and new tokens
+    are limited to the model's context. If one method does not fit in memory, the whole stage fails.
     """
     study = graph.study
     needs = {name: model_inputs(graph, name) for name in study.methods}
@@ -109,7 +109,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
         device_facts = {"device": str(decoder.device), "dtype": work.inputs.precision}
         speed_settings = measurement.with_changes(speed_settings, **device_facts, **fitting)
         work.release_model()
-        cuts = {name: partial(work.pruned, pruned_model(graph, name, **parts)) for name, parts in models.items()}
+        cuts = {name: partial(work.prune, pruned_model(graph, name, **parts)) for name, parts in models.items()}
         rows = measurement.measure(cuts, speed_settings, work.progress)
         return Throughput(
             speed_settings.describe(), measurement.describe_device(decoder.device), tuple(asdict(row) for row in rows)
@@ -117,7 +117,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
 
     return graph.stage(
         StageId("speed"),
-        "measuring tokens a second",
+        "measuring tokens per second",
         make,
         needs={"models": {name: parts for name, parts in needs.items() if not graph.failure(*every_need(parts))}},
         reads=graph.model,
@@ -133,27 +133,27 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
         try:
             answered = _answer_task(graph, work, method, task, parts)
         except TaskError as error:
-            # record the failure, because the same questions would fail again
+            # record the failure, because the answers stage would fail on the same questions
             graph.record_failure(answers(graph, method, task), safe_parsing.sentence(error))
             raise
         work.keep(answers(graph, method, task).key, answered.answers)
         work.keep(questions(graph, task).key, answered.questions)
         return answered.accuracy
 
-    return _question_stage(graph, "accuracy", method, task, make)
+    return _declare_question_stage(graph, "accuracy", method, task, make)
 
 
 @once
 def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
-    """Declare the likelihood of every option of a task's questions; computed with the accuracy."""
+    """Declare the likelihood of every option of a task's questions, which is computed with the accuracy."""
 
     def make(work: RunContext, **parts: Any) -> Answers:
         return _answer_task(graph, work, method, task, parts).answers
 
-    return _question_stage(graph, "answers", method, task, make)
+    return _declare_question_stage(graph, "answers", method, task, make)
 
 
-def _question_stage(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage[Any]:
+def _declare_question_stage(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage[Any]:
     index = graph.study.evaluation.tasks.index(task)
     return graph.stage(
         StageId(kind, method=method, item=index),
@@ -161,14 +161,14 @@ def _question_stage(graph: Graph, kind: str, method: str, task: str, make: Any) 
         make,
         needs=model_inputs(graph, method),
         reads=graph.model | {"task": graph.inputs.tasks[task]} | graph.tokenizer,
-        settings=_protocol(graph),
+        settings=_task_protocol(graph),
     )
 
 
 def _answer_task(graph: Graph, work: RunContext, method: str, task: str, parts: dict[str, Any]) -> TaskResult:
     from gprune.evaluation.accuracy import measure_tasks
 
-    settings, model = work.study.evaluation, work.cut(method, pruned_model(graph, method, **parts))
+    settings, model = work.study.evaluation, work.get_model(method, pruned_model(graph, method, **parts))
     try:
         return measure_tasks(model, work.tokenizer, task, settings, work.progress)
     except (CorpusError, SettingsError, NumericsError) as error:
@@ -177,7 +177,7 @@ def _answer_task(graph: Graph, work: RunContext, method: str, task: str, parts: 
 
 @once
 def questions(graph: Graph, task: str) -> Stage[Questions]:
-    """Declare the questions of a task as models are asked them; no model is loaded."""
+    """Declare the questions of a task as presented to the models; no model is loaded."""
     index = graph.study.evaluation.tasks.index(task)
 
     def make(work: RunContext) -> Questions:
@@ -193,11 +193,11 @@ def questions(graph: Graph, task: str) -> Stage[Questions]:
         f"questions of task {index + 1}",
         make,
         reads={"task": graph.inputs.tasks[task]},
-        settings=_protocol(graph),
+        settings=_task_protocol(graph),
     )
 
 
-def _protocol(graph: Graph) -> dict[str, Any]:
+def _task_protocol(graph: Graph) -> dict[str, Any]:
     evaluation = graph.study.evaluation
     examples = {} if evaluation.few_shot is None else {"few_shot": evaluation.few_shot}
     return {"limit": evaluation.limit, "scoring": graph.inputs.scoring} | examples

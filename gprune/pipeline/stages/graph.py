@@ -1,13 +1,13 @@
-"""The graph of stages: results, what they need, and their keys in the store.
+"""The graph of stages: results, their needs, and their keys in the store.
 
-A stage is declared once, by an ordinary function of a graph: `drift(graph)` calls `scores(graph, "primary")`,
-and so the calls between these functions are the dependency graph. Nothing is registered, and nothing is loaded:
-keys follow from the study and the digests of what it reads.
+An ordinary function of a graph declares each stage once. `drift(graph)` calls `scores(graph, "primary")`, so the calls
+between these functions form the dependency graph. Nothing is registered or loaded: keys follow from the study and the
+digests of its inputs.
 
-A key is the SHA-256 of the kind of result, the version of its formula, the slice of settings it uses, and the
-keys of the results it is made from. A changed RASA quantile therefore changes the keys of RASA and of what
-follows, and of nothing before it. Settings that change speed but no result (batch sizes) are in no key. A stage
-that can do without some of its needs, as a choice among candidates, is declared with those that did not fail.
+A key is the SHA-256 of the kind of result, the version of its formula, the settings that it uses, and the keys of its
+needs. A changed RASA quantile therefore changes the keys of RASA and of all later results, but no earlier key. Settings
+that only change speed, such as batch sizes, are in no key. A stage with optional needs, such as a choice among
+candidates, is declared without the needs that failed.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ P = ParamSpec("P")
 PAIR = ROLES[:2]
 """the roles of A and B"""
 LETTERS = dict(zip((*ROLES, SAMPLED, FRESH, CHECK), (*"ABC", "self", "fresh", "check"), strict=True))
-"""what the texts of these roles are called on pages and in titles"""
+"""names of the texts of these roles on pages and in titles"""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of result: the folder of the store that keeps it."""
+    """A kind of result, and the name of its folder in the store."""
 
     record: type | None
     """class of its records, or None if the result is a folder"""
     version: int = 1
-    """raised when the formula changes: old results are then left alone and computed anew"""
+    """incremented when the formula changes; older results are then ignored and computed again"""
     seconds: float = 0.1
-    """what a result of this kind takes on the bundled demo on two cores, before a cache knows better"""
+    """seconds of a result on the bundled demo with two cores, used until a cache has measured values"""
     holds_text: bool = False
-    """whether a text that was read can be had back from its records, as from token ids"""
+    """whether a text can be reconstructed from its records, such as token ids"""
     on_pages: bool = True
-    """whether a page reads it; the others are steps between results"""
+    """whether a page reads it; the other kinds are intermediate results"""
     on_demand: bool = False
-    """whether it is made when somebody asks for it, in no study's course"""
+    """whether it is only computed on demand and not by a run"""
 
 
 KINDS: dict[str, Kind] = {
@@ -96,9 +96,9 @@ KINDS: dict[str, Kind] = {
 
 
 FORMAT = 2
-"""raised when the layout of results on disk changes: old caches are then left alone"""
+"""incremented when the layout of results on disk changes; older results are then ignored"""
 LEARNING = ("learning", "gates")
-"""the kinds of stage that learn which units stay, step by step"""
+"""the kinds of stage that learn step by step"""
 _TRAINED = (*LEARNING, "scales", "recovered")
 
 
@@ -110,7 +110,7 @@ def content_key(kind: str, settings: Mapping[str, Any], needs: Mapping[str, str]
 
 
 def settings_of(section: object, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a section of the settings as plain values, except those in `without`."""
+    """Return a section of the settings as plain values, without the fields in `without`."""
     return {f.name: getattr(section, f.name) for f in fields(section) if f.name not in without}  # type: ignore[arg-type]
 
 
@@ -121,19 +121,19 @@ class StageId:
     kind: str
     """one of KINDS"""
     texts: tuple[str, ...] = ()
-    """the roles of the texts it is of; none for the study's own pair, and where it is of no text"""
+    """roles of its texts; empty for the study's A and B, and for a result without a text"""
     metric: str = ""
-    """importance metric; empty for the study's own"""
+    """importance metric; empty for the study's metric"""
     method: str = ""
-    """name of masks, or of the method that is measured"""
+    """name of the masks, or of the measured method"""
     variant: tuple[str, ...] = ()
-    """what sets it apart from the usual one, as other_seed"""
+    """difference from the default variant, such as other_seed"""
     item: int | None = None
-    """number of the evaluation text or task"""
+    """index of the evaluation text or task"""
 
     @property
     def has_backward(self) -> bool:
-        """Return True if a stage runs backward passes, for which no layer may be offloaded."""
+        """Return True if the stage runs backward passes, which rule out offload."""
         affinity = self.kind == "context_statistics" and "forward" not in self.variant
         return affinity or self.kind in _TRAINED or (self.kind, self.metric) == ("scores", "llm_pruner")
 
@@ -147,18 +147,19 @@ class StageId:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage(Generic[R]):
-    """A handle of one result: has its key and its needs, but no data."""
+    """A handle of one result: it has the key and the needs of the result, but no data."""
 
     id: StageId
     title: str
-    """what it does, in words"""
+    """description of the computation"""
     key: str
-    """content key; empty if the digests of what the study reads are not known"""
+    """content key; empty if the digests of the study's inputs are unknown"""
     needs: Mapping[str, Any]
-    """handles by the parameter of `make` that takes their records; lists and mappings of them are allowed"""
+    """needs by the parameter of `make` that receives their records; a value may be a list or mapping of needs"""
     make: Callable[..., R]
-    """computes the record from a RunContext (`run_context`) and the records of its needs; a folder's stage
-    gets the folder to fill as well"""
+    """computes the record from a RunContext (`run_context`) and the records of the needs; for a folder, it also
+    receives the path of the folder to fill
+    """
 
     @property
     def kind(self) -> str:
@@ -172,13 +173,13 @@ class Stage(Generic[R]):
 
     @property
     def stage(self) -> Stage[R]:
-        """Return itself: a need is a stage or a part of one."""
+        """Return the stage itself; a need is either a stage or a FieldSubset."""
         return self
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldSubset(Generic[R]):
-    """A need of some fields of a record only: settings that change the other fields do not change its key."""
+    """A need for only some fields of a record; settings that change the other fields do not change its key."""
 
     stage: Stage[R]
     key: str
@@ -188,7 +189,7 @@ Need = Stage[Any] | FieldSubset[Any]
 
 
 class Graph:
-    """The stages of one study, each made when it is first asked for."""
+    """The stages of one study, each created on first use."""
 
     def __init__(
         self,
@@ -197,44 +198,44 @@ class Graph:
         letters: Mapping[str, str] = LETTERS,
         failures: Mapping[str, str] | None = None,
     ) -> None:
-        """Bind a study to digests of what it reads; nothing is loaded.
+        """Bind a study to digests of its inputs; nothing is loaded.
 
-        Without them stages have names and titles, but no keys. `letters` are what titles call its texts, by
-        role; `failures` are reasons of stages that a run could not compute, by key.
+        Without digests, stages have names and titles, but no keys. `letters` are the names of the texts in titles, by
+        role. `failures` are the reasons of stages that a run could not compute, by key.
         """
         self.study, self.letters, self.failures = study, letters, dict(failures or {})
         self.has_inputs = inputs is not None
         self.inputs = inputs or Inputs.unknown(study)
         recorded = methods.recorded_plugins(self.inputs.plugins)
         self.plugins = ChainMap({plugin.id: plugin for plugin in recorded}, methods.PLUGINS)
-        """plug-ins by id, as they were when its inputs were read"""
+        """plug-ins by id, as they were when the inputs were read"""
         self.methods: Mapping[str, Method] = ChainMap(methods.methods_of(recorded), cast(Any, methods.METHODS))
-        """methods by name, likewise"""
+        """methods by name, as they were when the inputs were read"""
         self._stages: dict[StageId, Stage[Any]] = {}
         self._names: dict[str, StageId] = {}
         self.declarations: dict[Any, Any] = {}
-        """results of the functions that declare stages, see `once`"""
+        """cached declarations of stages, see `once`"""
         self.lock = threading.RLock()
-        """held while something is declared: the pages of several people share the graph of a run"""
+        """held during a declaration, because the pages of several users share the graph of a run"""
 
     def require_known(self) -> None:
-        """Raise StoreError if a run has not recorded its inputs."""
+        """Raise StoreError if the run has not recorded digests of its inputs."""
         if not self.has_inputs:
-            raise StoreError("the run does not say what it has read: run the study again, finished stages are kept")
+            raise StoreError("the run has no digests of its inputs: run the study again, finished stages are kept")
 
     def record_failure(self, stage: Stage[Any], reason: str) -> None:
-        """Record that a stage cannot be computed; stages declared from now on do without it."""
+        """Record that a stage cannot be computed; stages that are declared later do without it."""
         with self.lock:
             self.failures[stage.key] = reason
             self.declarations.clear()
 
     def failure(self, *stages: Stage[Any]) -> str:
-        """Return why one of some stages, or a stage that they need, could not be computed; empty if none failed."""
+        """Return the reason why a stage, or one that it needs, could not be computed; empty if none failed."""
         needed_stages = order(stages) if self.failures else ()
         return next((self.failures[stage.key] for stage in needed_stages if stage.key in self.failures), "")
 
     def without_failed(self, stages: Mapping[str, Stage[R]]) -> dict[str, Stage[R]]:
-        """Return the stages that can be computed, as far as a run has found out."""
+        """Return the stages for which no failure is recorded."""
         return {name: stage for name, stage in stages.items() if not self.failure(stage)}
 
     def stage(
@@ -247,14 +248,14 @@ class Graph:
         reads: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Stage[Any]:
-        """Return the stage of an identity, the same object for the same key.
+        """Return the stage of an identity; equal keys return the same object.
 
-        `title` describes it; `make` computes it, see Stage; `needs` are the stages that it is made from,
-        `reads` digests of what it reads from outside, `settings` the slice of the study that it depends on.
+        `title` describes the stage, and `make` computes it (see Stage). `needs` are the stages whose records it uses,
+        `reads` the digests of its inputs, and `settings` the settings that it depends on.
         """
         with self.lock:
             stage = self._stages.get(identity)
-            # a failure changes the keys of stages that do without the failed stage
+            # a failure changes the keys of stages for which the failed stage is an optional need
             if stage is None or self.failures:
                 needs = needs or {}
                 key = self._key(identity.kind, settings or {}, needs, reads or {})
@@ -265,7 +266,7 @@ class Graph:
             return stage
 
     def part(self, stage: Stage[R], settings: Mapping[str, Any], needs: Mapping[str, Any]) -> FieldSubset[R]:
-        """Return a need of some fields of a record, with the settings and needs that change these fields."""
+        """Return a need for some fields of a record, with the settings and needs that change these fields."""
         return FieldSubset(stage, self._key(stage.kind, settings, needs, {}))
 
     def _key(self, kind: str, settings: Mapping[str, Any], needs: Mapping[str, Any], reads: Mapping[str, str]) -> str:
@@ -273,17 +274,17 @@ class Graph:
         return content_key(kind, settings, keys) if self.has_inputs else ""
 
     def declared_stages(self) -> tuple[Stage[Any], ...]:
-        """Return every stage that was declared, as it was declared last."""
+        """Return the last declaration of every declared stage."""
         return tuple(self._stages.values())
 
     @property
     def model(self) -> dict[str, str]:
-        """Return the digests that a stage reads which runs the dense model."""
+        """Return the digests that every stage reads that runs the dense model."""
         return {"model": self.inputs.model, "precision": self.inputs.precision}
 
     @property
     def tokenizer(self) -> dict[str, str]:
-        """Return the digests that a stage reads which tokenizes a text: tokens also depend on the libraries."""
+        """Return the digests that every stage reads that tokenizes a text; they include the tokenizer libraries."""
         libraries = self.inputs.tokenizing
         return {"tokenizer": self.inputs.tokenizer} | ({"libraries": libraries} if libraries else {})
 
@@ -325,12 +326,12 @@ def every_need(needs: Mapping[str, Any]) -> tuple[Stage[Any], ...]:
 
 
 def required_stages(stage: Stage[Any]) -> tuple[Stage[Any], ...]:
-    """Return the stages that a stage is made from."""
+    """Return the stages that a stage needs directly."""
     return every_need(stage.needs)
 
 
 def resolve(needs: Any, load: Callable[[Stage[Any]], Any]) -> Any:
-    """Return the records of some needs, handles or lists and mappings of them, in the form of the needs."""
+    """Return the records of needs in the structure of `needs`, which may contain lists and mappings."""
     if isinstance(needs, Stage | FieldSubset):
         return load(needs.stage)
     if isinstance(needs, Mapping):
@@ -339,7 +340,7 @@ def resolve(needs: Any, load: Callable[[Stage[Any]], Any]) -> Any:
 
 
 def order(goals: Iterable[Stage[Any]]) -> tuple[Stage[Any], ...]:
-    """Return some stages and all their needs, each after what it needs."""
+    """Return some stages and all their needs, each stage after its needs."""
     ordered: dict[Stage[Any], None] = {}
 
     def add(stage: Stage[Any]) -> None:

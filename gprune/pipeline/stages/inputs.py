@@ -1,6 +1,6 @@
-"""Digests of the inputs of a study: its model, its texts, its tasks, the machine it measures.
+"""Digests of a study's inputs: its model, texts and tasks, and the machine that it measures.
 
-The key of a result depends on nothing else outside the study. No model is loaded.
+Besides the study, the key of a result depends on nothing else. No model is loaded.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from gprune.system.errors import CorpusError, SettingsError
 ROLES = ("primary", "auxiliary", "substitute")
 """the roles of A, B and C"""
 GRADIENT = "gradient"
-"""the role of the text that only LLM-Pruner reads, where that is not the primary text"""
+"""the role of the text that only LLM-Pruner reads, if that is not the primary text"""
 SAMPLED = "sampled"
-"""the role of the text that the model writes, for repairs and recovery alone"""
+"""the role of the text that the model writes, which only repairs and recovery read"""
 FRESH, CHECK = "fresh", "check"
-"""roles of the texts for choosing: text that the model writes with another seed, or one text that the user names"""
+"""roles of the texts for choosing: texts that the model writes with another seed, or one text that the user names"""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Digests of everything a study reads from outside."""
+    """Digests of all inputs of a study."""
 
     model: str
     """content of the model folder"""
@@ -48,18 +48,19 @@ class Inputs:
     tasks: dict[str, str] = field(default_factory=dict)
     """content of the zero-shot tasks whose data is available, by their name in the study"""
     scoring: str = ""
-    """software that asks and scores the tasks, with its version; empty without tasks"""
+    """software that presents and scores the tasks, with its version; empty without tasks"""
     machine: str = ""
-    """hardware and libraries with which speed is measured; empty if it is not measured"""
+    """hardware and libraries of a speed measurement; empty without one"""
     tokenizing: str = ""
-    """the libraries that tokenize, with their versions, and how many embeddings the model has; empty in records
-    of versions that did not keep them"""
+    """versions of the tokenizer libraries, and number of the model's embeddings; empty in records of older versions
+    that did not store them
+    """
     plugins: dict[str, dict[str, str]] = field(default_factory=dict)
-    """plug-ins that the study names, by id: the fields of gprune.plugins.registry.PluginInfo"""
+    """plug-ins that the study names, by id, with the fields of gprune.plugins.registry.PluginInfo"""
 
     @classmethod
     def unknown(cls, study: Study) -> Inputs:
-        """Return inputs with empty digests for everything that a study reads."""
+        """Return inputs with empty digests for every input of a study."""
         evaluation = study.evaluation
         texts, tasks = dict.fromkeys(evaluation.texts, ""), dict.fromkeys(evaluation.tasks, "")
         return cls("", "", "", dict.fromkeys(roles(study), ""), texts, tasks)
@@ -78,13 +79,13 @@ def roles(study: Study) -> dict[str, str]:
 
 
 def text_of(study: Study, role: str) -> str:
-    """Return the text that a study sets for a role, even if no stage reads it, because pages may need it."""
+    """Return the text of a study for a role, even if no stage reads it, because pages may need it."""
     extra_texts = {SAMPLED: study.repair.sampled, FRESH: study.choice.fresh, CHECK: study.choice.check_text}
     return roles(study).get(role) or extra_texts[role]
 
 
 def fitted_repairs(study: Study) -> list[RepairSettings]:
-    """Return the repairs of a study, and those it chooses from, that are fitted to its texts."""
+    """Return the repairs that are fitted to texts: the study's repair, and its candidate repairs."""
     repairs = [] if study.repair.base in ("own", "none", "auto") else [study.repair]
     return repairs + [with_word(study.repair, repair_spec) for repair_spec in study.choice.repairs if study.chooses]
 
@@ -101,10 +102,10 @@ def missing_texts(study: Study, inputs: Inputs) -> set[str]:
 
 
 def require_usable(study: Study) -> None:
-    """Check the model, texts and plug-ins of a study without downloading anything.
+    """Check the model, texts and plug-ins of a study; nothing is downloaded.
 
-    For a model or text on the hub, only the name is checked. Raises ModelError, CorpusError or
-    SettingsError if one cannot be used here.
+    For a model or text on the hub, only the name is checked. Raises ModelError, CorpusError or SettingsError if one of
+    them cannot be used here.
     """
     if is_local(study.model):
         folder = require_prunable(study, identity.locate(study.model))
@@ -117,9 +118,10 @@ def require_usable(study: Study) -> None:
 
 
 def require_prunable(study: Study, folder: Path) -> Path:
-    """Return the folder of a study's model after checking that it can be pruned to the study's retention.
+    """Return the folder of a study's model after a check that it can be pruned to the study's retention.
 
-    Raises ModelError if its family is not supported, SettingsError if heads that cannot be pruned exceed the retention.
+    Raises ModelError if the model family is not supported, SettingsError if heads that cannot be pruned exceed the
+    retention.
     """
     from gprune.models.loadable import require_loadable
 
@@ -128,22 +130,23 @@ def require_prunable(study: Study, folder: Path) -> Path:
     fits = study.chooses or study.repair.base not in ("own", "none", "bias")
     if fits and layout.normalised and study.repair.target == "residual_stream":
         raise SettingsError(
-            f"repair.target is 'residual_stream', but {layout.label} normalises what a block gives before it "
+            f"repair.target is 'residual_stream', but {layout.label} normalises the output of a block before it "
             "is added to the stream: set repair.target=dense_inputs"
         )
     return folder
 
 
 def is_local(model: str) -> bool:
-    """Return True if a model's name is that of a local model, not one of the hub."""
+    """Return True if `model` names a local model, not a model of the hub."""
     bundled = model == "demo" or sources.is_random(model)
     return bundled or model[0] in "./~" or model.count("/") != 1 or Path(identity.resolve(model)).exists()
 
 
 def describe_texts(study: Study) -> None:
-    """Check that every text of a study can be found; nothing is downloaded.
+    """Check that every text of a study exists; nothing is downloaded.
 
-    Raises CorpusError if one cannot be used, SettingsError if a text for choosing is also fitted to or evaluated.
+    Raises CorpusError if a text cannot be used, SettingsError if a text for choosing is also used for fits or
+    evaluation.
     """
     _require_independent_choice(study)
     for text in roles(study).values():
@@ -155,18 +158,19 @@ def describe_texts(study: Study) -> None:
 def read_inputs(
     study: Study, missing_tasks: dict[str, str] | None = None, *, download: bool = True, store: Store | None = None
 ) -> Inputs:
-    """Return the digests of what a study reads.
+    """Return the digests of a study's inputs.
 
     `missing_tasks` receives the reason for each task that cannot be measured here. Data of the hub is downloaded if
-    `download`. `store` has digests of large files and rows of hub texts, and is by default the default store. Raises
-    ModelError if the model folder holds no model, CorpusError if a text cannot be read, SettingsError if two
-    calibration texts hold the same content, there is no such task, or a plug-in that the study names is not installed.
+    `download` is True. `store`, by default the default store, has digests of large files and rows of hub texts.
+
+    Raises ModelError if the model folder contains no model, CorpusError if a text cannot be read. Raises SettingsError
+    if two calibration texts have equal content, a task is unknown, or a plug-in of the study is not installed.
     """
-    # the model first: a wrong folder is the most common mistake and the cheapest to detect
+    # check the model first, because a wrong folder is the most common mistake and the cheapest to detect
     folder = require_prunable(study, identity.locate(study.model, download=download))
     if study.offload:
         identity.require_offloadable(folder)
-    texts, memory, cache = roles(study), *_folders(store)
+    texts, memory, cache = roles(study), *_cache_folders(store)
     _require_independent_choice(study)
     if download:
         for role, text in texts.items():
@@ -194,13 +198,13 @@ def read_inputs(
     )
 
 
-def _folders(store: Store | None) -> tuple[Path | None, Path | None]:
+def _cache_folders(store: Store | None) -> tuple[Path | None, Path | None]:
     """Return the folders of digests and of texts."""
     return (store.digests, store.texts) if store else (None, None)
 
 
 def plugin_records(study: Study) -> dict[str, dict[str, str]]:
-    """Return the recorded fields of a study's plug-ins by id. Raises SettingsError if one is not installed."""
+    """Return the fields to record of a study's plug-ins, by id. Raises SettingsError if one is not installed."""
     return {plugin.id: plugin.to_record() for plugin in methods.plugins_of(study.metric, study.involved)}
 
 
@@ -215,9 +219,9 @@ def recipe_of(study: Study, text: str, role: Role) -> corpora.Recipe:
 
 
 def tokens_read(study: Study, role: str) -> int | None:
-    """Return the number of tokens to read of a hub text; None reads all.
+    """Return the number of tokens to read from a hub text; None to read all.
 
-    `role` is that of a calibration text, or evaluation.
+    `role` is a calibration role, or evaluation.
     """
     if role == "evaluation":
         return study.evaluation.tokens
@@ -231,12 +235,12 @@ def tokens_read(study: Study, role: str) -> int | None:
 def content_of(study: Study, model: str, precision: str, text: str, role: str, *, store: Store | None = None) -> str:
     """Return the digest of a text's content or, if the model writes the text, of the model and sampling settings.
 
-    The study determines the size of a sampled text and of the part read of a hub text. `model` is the content
-    of the model folder, `precision` its number type, `role` that of a calibration text, or evaluation; for
-    `store` see `read_inputs`. Raises CorpusError if the text cannot be read.
+    The study determines the size of a sampled text, and how much of a hub text is read. `model` is the digest of the
+    model folder, `precision` its number type, and `role` a calibration role, or evaluation; for `store` see
+    `read_inputs`. Raises CorpusError if the text cannot be read.
     """
     used: Literal["calibration", "evaluation"] = "evaluation" if role == "evaluation" else "calibration"
-    memory, cache = _folders(store)
+    memory, cache = _cache_folders(store)
     digest = corpora.fingerprint(text, used, memory, tokens_read(study, role), cache)
     if not corpora.is_sampled(text):
         return digest
@@ -245,7 +249,7 @@ def content_of(study: Study, model: str, precision: str, text: str, role: str, *
 
 
 def _require_independent_choice(study: Study) -> None:
-    """Raise SettingsError if a text for choosing is also fitted to or evaluated, compared by name."""
+    """Raise SettingsError if a text for choosing is also used for fits or evaluation; texts are compared by name."""
     choice = study.choice
     if not study.chooses:
         return
@@ -259,7 +263,7 @@ def _require_independent_choice(study: Study) -> None:
     for role, text in calibration_texts.items():
         if role != FRESH and corpora.is_sampled(text) and corpora.seed_of(text) == fresh_seed:
             raise SettingsError(
-                f"choice.fresh {choice.fresh!r} has the seed of {text!r}, to which a repair is fitted: the text "
+                f"choice.fresh {choice.fresh!r} has the same seed as {text!r}, to which a repair is fitted: the text "
                 "for choosing must be unused elsewhere. Give it another seed, such as self:#seed=1"
             )
 
@@ -289,7 +293,7 @@ def require_tasks(study: Study) -> None:
 
     Nothing is downloaded and no row is read.
     """
-    require_all(_unavailable(study))
+    require_all(_find_unavailable_tasks(study))
 
 
 def require_all(missing: dict[str, str]) -> None:
@@ -300,10 +304,10 @@ def require_all(missing: dict[str, str]) -> None:
 
 def require_task_names(study: Study) -> None:
     """Raise SettingsError if a task is unknown to lm-eval, executes generated code, or its folder is missing."""
-    _unavailable(study)
+    _find_unavailable_tasks(study)
 
 
-def _unavailable(study: Study) -> dict[str, str]:
+def _find_unavailable_tasks(study: Study) -> dict[str, str]:
     """Return the reason for each task whose data is unavailable. Raises SettingsError if a task cannot be run."""
     from gprune.evaluation import tasks
 
@@ -317,9 +321,9 @@ def _unavailable(study: Study) -> dict[str, str]:
 
 
 def task_digests(study: Study, missing: dict[str, str], download: bool) -> dict[str, str]:
-    """Return the digests of the tasks that have data, by task, and add the reason of each other to `missing`.
+    """Return the digests of the tasks that have data, by task; add the reasons of all other tasks to `missing`.
 
-    A dataset of the hub is fetched if `download`. Raises SettingsError if a task cannot be run.
+    Datasets of the hub are downloaded if `download` is True. Raises SettingsError if a task cannot be run.
     """
     if not study.evaluation.tasks:
         return {}
@@ -335,9 +339,9 @@ def task_digests(study: Study, missing: dict[str, str], download: bool) -> dict[
 
 
 def scoring_of(study: Study) -> str:
-    """Return the software that asks and scores tasks, with its version; empty without tasks.
+    """Return the software that presents and scores tasks, with its version; empty without tasks.
 
-    A change of either can change the accuracy on the same questions.
+    A change of the software or its version can change the accuracy on the same questions.
     """
     if not study.evaluation.tasks:
         return ""

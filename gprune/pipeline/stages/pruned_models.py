@@ -1,8 +1,8 @@
-"""The stages of pruned models: their masks, decided or chosen, what their repairs need, their folders.
+"""Stages of pruned models: their masks, decided or chosen, the inputs of their repairs, and their folders.
 
-A choice, of a repair for some masks or of masks and repair at once, is made by measurement: each candidate is fitted
-and measured by stages of its own, so that a run that was stopped goes on and studies share them. What was chosen is a
-result under one key, whichever it is. The sequences that are measured on took part in nothing.
+A choice, of a repair for given masks or of masks and repair together, is made by measurement. Each candidate is fitted
+and measured by its own stages, so that a stopped run can resume and studies share candidates. The chosen weights are a
+result with one key for all candidates. The sequences of the measurement are not used for any fit or evaluation.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from gprune.system.units import join_words
 
 
 def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
-    """Return the candidates for some masks, or for the recommended recipe: masks and repair; the reference first."""
+    """Return the candidate masks and repairs for given masks or the recommended recipe; the reference comes first."""
     choice, method = graph.study.choice, of_masks(name, graph.methods)
     if method.decision == "chosen":
         pairs = [(mask_name, repair) for mask_name in choice.masks for repair in (UNREPAIRED, *choice.repairs)]
@@ -44,7 +44,7 @@ def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
 
 @once
 def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[records.CandidateFigures]:
-    """Declare the losses of some masks under a repair on held-out text."""
+    """Declare the losses of masks under a repair on held-out text."""
     study, method = graph.study, of_masks(name, graph.methods)
     kind = repair_spec.partition(":")[0]
     needs: dict[str, Any] = {"masks": pruning.decided_masks(graph, name)}
@@ -58,9 +58,9 @@ def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[records.Candid
         from gprune.evaluation.perplexity import window_divergences, window_losses
 
         settings = EvaluationSettings(preset=str(study.calibration.length), batch=study.evaluation.batch)
-        measures, nats = [], []
+        measures, nats, repairs = [], [], pruning.chosen_repairs(graph, method.name, kind)
         try:
-            live = work.cut(identity.name, PrunedModel(masks, pruning.chosen_repairs(graph, method.name, kind), inputs))
+            live = work.get_model(identity.name, PrunedModel(masks, repairs, inputs))
             for role, tokens in zip(text_roles, texts, strict=True):
                 if role == FRESH:
                     measures.append(choosing.DIVERGENCE)
@@ -84,10 +84,10 @@ def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[records.Candid
 
 @once
 def choice(graph: Graph, name: str) -> Stage[Choice]:
-    """Declare the choice of the best candidate on held-out text; its key holds the measured candidates.
+    """Declare the choice of the best candidate on held-out text; its key depends on the measured candidates.
 
-    `name` is of masks, or of the recommended recipe. A candidate that failed has no figures, and the next run tries
-    it again. Making it raises MethodError if none could be made.
+    `name` is that of masks, or of the recommended recipe. A failed candidate has no figures, and the next run tries it
+    again. The stage raises MethodError if all candidates failed.
     """
     candidate_pairs = candidates(graph, name)
     candidate_stages = {str(index): candidate(graph, *pair) for index, pair in enumerate(candidate_pairs)}
@@ -106,7 +106,7 @@ def choice(graph: Graph, name: str) -> Stage[Choice]:
 
 @once
 def chosen(graph: Graph, name: str) -> Stage[RepairedWeights]:
-    """Declare the weights of the chosen repair; they are empty if it is none or the method's own."""
+    """Declare the weights of the chosen repair; they are empty if no repair or the method's own was chosen."""
     fitted_pairs = [pair for pair in candidates(graph, name) if pruning.is_fitted(of_masks(pair[0]), pair[1])]
     fitted = {str(index): pruning.repaired_weights(graph, *pair) for index, pair in enumerate(fitted_pairs)}
 
@@ -119,14 +119,14 @@ def chosen(graph: Graph, name: str) -> Stage[RepairedWeights]:
 
     return graph.stage(
         StageId("chosen", method=name),
-        f"the weights that were chosen for {METHODS[of_masks(name).name].label}",
+        f"the chosen weights of {METHODS[of_masks(name).name].label}",
         make,
         needs={"choice": choice(graph, name), "weights": graph.without_failed(fitted)},
     )
 
 
 def chosen_masks(graph: Graph, name: str) -> Stage[PruningMasks]:
-    """Declare the masks of the recommended recipe: those of the chosen candidate."""
+    """Declare the masks of the recommended recipe, which are those of the chosen candidate."""
     names = [METHODS[mask_name].masks for mask_name in graph.study.choice.masks]
     masks = graph.without_failed({mask_name: pruning.decided_masks(graph, mask_name) for mask_name in names})
 
@@ -142,7 +142,7 @@ def chosen_masks(graph: Graph, name: str) -> Stage[PruningMasks]:
 
 
 def describe_candidate(graph: Graph, repair_spec: str) -> str:
-    """Describe a candidate repair."""
+    """Return the label of a candidate repair and its texts."""
     if repair_spec in (UNREPAIRED, OWN):
         return "no repair" if repair_spec == UNREPAIRED else "its own repair"
     settings = with_word(graph.study.repair, repair_spec)
@@ -152,7 +152,7 @@ def describe_candidate(graph: Graph, repair_spec: str) -> str:
 
 @once
 def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
-    """Declare masks by the name under which methods use them; see `pruning.decided_masks`.
+    """Declare masks by the name that methods use for them; see `pruning.decided_masks`.
 
     Raises SettingsError if no method has masks of this name.
     """
@@ -160,7 +160,7 @@ def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
 
 
 def model_inputs(graph: Graph, method: str) -> dict[str, Any]:
-    """Return the inputs of a method's model: its masks and what its repairs need."""
+    """Return the inputs of a method's model: its masks and the inputs of its repairs."""
     settings = graph.methods[method]
     if settings.decision == "none":
         return {}
@@ -168,7 +168,7 @@ def model_inputs(graph: Graph, method: str) -> dict[str, Any]:
     versions = {repair.name: repair.version for repair in pruning.repairs(graph, method) if repair.version}
     # the version is part of the key, because a repair without needs would not change it
     needs = {"masks": graph.part(mask_stage, {"repairs": versions}, {"masks": mask_stage}) if versions else mask_stage}
-    return needs | _repair_inputs(graph, method, mask_stage)
+    return needs | _collect_repair_inputs(graph, method, mask_stage)
 
 
 def scales(graph: Graph, method: str) -> Stage[records.LearnedScales]:
@@ -179,8 +179,8 @@ def scales(graph: Graph, method: str) -> Stage[records.LearnedScales]:
     return stage
 
 
-def _repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dict[str, Any]:
-    """Return the inputs of a method's repairs by parameter; scales are learned after the other repairs."""
+def _collect_repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dict[str, Any]:
+    """Return the inputs of a method's repairs by parameter; learned scales follow the other repairs."""
     entry, sequence = graph.methods[method], pruning.repairs(graph, method)
     if sequence == (AUTO,):
         # the method's own repair may be chosen, so its inputs are needed
@@ -198,7 +198,7 @@ def _repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dic
 
 
 def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
-    """Return the roles of the texts that a repair is fitted to; of a method's own repair, those of its scores."""
+    """Return the roles of the texts that a repair is fitted to; for a method's own repair, those of its scores."""
     settings = graph.study.repair
     return baselines.scored_on(method) if settings.base == "own" else settings.roles
 
@@ -206,7 +206,7 @@ def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
 def pruned_model(
     graph: Graph, method: str, masks: PruningMasks | None = None, recovered: Any = None, **inputs: Any
 ) -> PrunedModel | None:
-    """Build a method's model from the records of its `model_inputs` and its recovery; None for the dense model."""
+    """Return a method's model from the records of its `model_inputs` and its recovery; None for the dense model."""
     if masks is None:
         return None
     sequence = pruning.repairs(graph, method)
@@ -218,14 +218,14 @@ def pruned_model(
 
 @once
 def recovered_weights(graph: Graph, method: str) -> Stage[records.RecoveredWeights]:
-    """Declare the weights that low-rank training adds to a method's repaired ones."""
+    """Declare the low-rank updates of recovery, which are added to a method's repaired weights."""
     study = graph.study
 
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> records.RecoveredWeights:
         from gprune.pruning.recovery.training import recover
 
         work.release_model()
-        model = work.pruned(pruned_model(graph, method, masks, **inputs))
+        model = work.prune(pruned_model(graph, method, masks, **inputs))
         run_arguments = study.recovery, study.seed, work.progress, work.resumption
         return recover(work.decoder, model, method, texts, *run_arguments)
 
@@ -248,15 +248,15 @@ def recovered_from(graph: Graph, method: str) -> dict[str, Any]:
 def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) -> Stage[Any]:
     """Declare the pruned model of a method as a folder that is read back and compared.
 
-    With `recovery`, the recovered model is written to a folder of its own.
+    With `recovery`, it is the recovered model, in a separate folder.
     """
 
     def make(work: RunContext, folder: Path, masks: PruningMasks, **inputs: Any) -> None:
         from gprune.models.export import checkpoint as folder_form
 
-        work.progress(0, 1, "writing and reading back")
+        work.progress(0, 1, "writing the model and reading it back")
         model = pruned_model(graph, method, masks, **inputs) or PrunedModel(masks)
-        model_to_save = work.cut(method, replace(model, recovered=None))
+        model_to_save = work.get_model(method, replace(model, recovered=None))
         folder_form.save(model_to_save, work.tokenizer, folder / "model", model, **graph.origin, ids=work.passage())
 
     is_gprune, variant = method == "gprune", ("recovered",) if recovery else ()
@@ -271,10 +271,9 @@ def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) 
 
 
 def with_repair(graph: Graph, settings: Mapping[str, Any]) -> Graph:
-    """Return the graph of the same study with other fields of `repair`; only keys behind the repair change.
+    """Return the graph of the same study with other `repair` settings; only keys of repaired models change.
 
-    It replaces what learned methods add to biases by themselves. Raises SettingsError if there is no such
-    repair.
+    The repair replaces the biases that learned methods add themselves. Raises SettingsError if there is no such repair.
     """
     changes = {f"repair.{name}": value for name, value in settings.items()}
     study = graph.study.with_settings(changes | {"sparsity.bias_compensation": False})

@@ -1,4 +1,4 @@
-"""The stages that prune: what is learned, masks, and the weights fitted to them (sections 3.3 and 4)."""
+"""Stages that prune: the learning, the masks, and the weights fitted to them (sections 3.3 and 4)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,10 +19,10 @@ from gprune.system.errors import MethodError, NumericsError, SettingsError
 from gprune.system.units import join_words
 
 OF_A_TEXT: dict[str, Callable[[Graph, str], Stage[Any]]] = {"statistics": statistics, "tokens": tokens}
-"""what a repair can need of a calibration text, by kind"""
+"""results of a calibration text that a repair can need, by kind"""
 
 
-def _learning_identity(kind: str, method: str, usual: str) -> StageId:
+def _identify_learning(kind: str, method: str, usual: str) -> StageId:
     return StageId(kind, method="" if method == usual else method)
 
 
@@ -41,11 +41,11 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
             work.learning_inputs(**texts), adapted.scores, heads.heads, partition, study.retention, kept_groups
         )
 
-    # widths are settings only if set; the method whose attention is kept is a need, not a setting
+    # widths are in the key only if set; adopted attention is a need, not a setting
     excluded = (COMPENSATION, "attention", "alignment", "widths")
     settings = settings_of(study.sparsity, without=excluded) | study.sparsity.shaped
     return graph.stage(
-        _learning_identity("learning", method, "gprune"),
+        _identify_learning("learning", method, "gprune"),
         f"learning the sparsity ({definition.label})",
         make,
         needs={
@@ -62,7 +62,7 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
 
 @once
 def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
-    """Declare the learning of unit gates for a method whose masks follow from them."""
+    """Declare the learning of unit gates for a method whose masks are decided by gates."""
     study, definition = graph.study, METHODS[method]
     started = [scores(graph, text) for text in (PAIR if study.gates.start == "mean" else PAIR[:1])]
     epochs = definition.epochs * study.sparsity.epochs
@@ -86,12 +86,12 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
         settings |= {"temperature": study.gates.temperature}
     else:
         needs |= {role: tokens(graph, role) for role in PAIR}
-        # settings of MSL that gates use too, besides the epochs
+        # settings of MSL that gates also use, in addition to the epochs
         shared = ("batch", "distillation_weight", "distillation_temperature")
         settings = settings_of(study.gates) | {name: getattr(study.sparsity, name) for name in shared}
         settings |= {"epochs": epochs}
     return graph.stage(
-        _learning_identity("gates", method, "gates"),
+        _identify_learning("gates", method, "gates"),
         f"learning the gates ({definition.label})",
         make_scaled if definition.scaled else make,
         needs=needs,
@@ -102,10 +102,10 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
 
 @once
 def decided_masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
-    """Declare masks that are not chosen among candidates, by their name.
+    """Declare masks, by their name, that are not chosen among candidates.
 
-    Making them raises MethodError if the method cannot run on the model or at the retention. Raises
-    SettingsError if no method has masks of this name.
+    The stage raises MethodError if the method cannot run on the model or at the retention. Raises SettingsError if no
+    method has masks of this name.
     """
     method = of_masks(name, graph.methods)
     identity, title = StageId("masks", method=name), f"masks of {graph.methods[method.name].label}"
@@ -120,13 +120,13 @@ def decided_masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
 
 
 def fixed_attention(graph: Graph, method: Method) -> dict[str, Stage[PruningMasks]]:
-    """Return the masks whose attention a method takes over: GPrune's for a control, if the study says so."""
+    """Return the masks whose attention a method adopts: GPrune's for a control, if the study says so."""
     fixed = method.control and graph.study.sparsity.attention == "gprune"
     return {"attention": decided_masks(graph)} if fixed else {}
 
 
 def own_needs(graph: Graph, method: Method) -> dict[str, Any]:
-    """Return what the built-in repairs of a method need of its texts, by parameter."""
+    """Return the inputs of a method's built-in repairs that come from its texts, by parameter."""
     return {
         name: [OF_A_TEXT[kind](graph, text) for text in baselines.scored_on(method)]
         for repair in own_repairs(method, graph.study)
@@ -137,14 +137,14 @@ def own_needs(graph: Graph, method: Method) -> dict[str, Any]:
 
 @once
 def repaired_weights(graph: Graph, masks_name: str, repair_spec: str = "") -> Stage[RepairedWeights]:
-    """Declare the weights fitted to some masks by the repair of the study or of the method.
+    """Declare the weights fitted to masks by the repair of the study or of the method.
 
-    `repair_spec` is of a repair that a choice tries, OWN or one of choice.repairs: where it cannot be fitted, the
-    choice does without it.
+    `repair_spec` names a candidate repair of a choice: OWN or one of choice.repairs. If it cannot be fitted, the choice
+    leaves it out.
     """
     study, method = graph.study, of_masks(masks_name, graph.methods)
     if TRIED_SCALED in repair_spec:
-        return _scaled_repair(graph, method, masks_name, repair_spec)
+        return _declare_scaled_repair(graph, method, masks_name, repair_spec)
     settings, label = fit_settings(study, method, repair_spec), method.label
     if repair_spec:
         letters = join_words([graph.letters[role] for role in settings.roles])
@@ -170,8 +170,8 @@ def repaired_weights(graph: Graph, masks_name: str, repair_spec: str = "") -> St
     )
 
 
-def _scaled_repair(graph: Graph, method: Method, masks_name: str, repair_spec: str) -> Stage[RepairedWeights]:
-    """Declare the weights of a candidate that is fitted and then scaled, as one record."""
+def _declare_scaled_repair(graph: Graph, method: Method, masks_name: str, repair_spec: str) -> Stage[RepairedWeights]:
+    """Declare the weights of a candidate repair that are fitted and then scaled, as one record."""
     variant, earlier_repairs = tuple(repair_spec.split(":")), (REPAIRS["least_squares"],)
     needs: dict[str, Any] = {
         "masks": decided_masks(graph, masks_name),
@@ -190,23 +190,23 @@ def _scaled_repair(graph: Graph, method: Method, masks_name: str, repair_spec: s
 
 
 def fit_settings(study: Study, method: Method, repair_spec: str = "") -> RepairSettings:
-    """Return how weights are fitted to masks, by the study or by a repair `repair_spec` as in `repaired_weights`."""
+    """Return the settings of a fit to masks, by the study or by `repair_spec` (see `repaired_weights`)."""
     if not repair_spec:
         return fit_of(method, study)
     return method.fit if repair_spec == OWN and method.fit is not None else with_word(study.repair, repair_spec)
 
 
 def is_fitted(method: Method, repair_spec: str) -> bool:
-    """Return True if a candidate repair is fitted to the masks of a method."""
+    """Return True if a candidate repair fits weights to the masks of a method."""
     return ":" in repair_spec or (repair_spec == OWN and method.fit is not None)
 
 
 def scaling(
     graph: Graph, identity: StageId, method: str, needs: dict[str, Any], earlier_repairs: tuple[Repair, ...] = ()
 ) -> Stage[records.LearnedScales]:
-    """Declare scales learned for a method; its masks and the inputs of its other repairs are in `needs`.
+    """Declare scales learned for a method; `needs` has its masks and the inputs of its other repairs.
 
-    `earlier_repairs` are the other repairs, those of the study where left out.
+    `earlier_repairs` are the other repairs, by default those of the study.
     """
     study = graph.study
     fits = (repair for repair in repairs(graph, method) if LEARNED not in repair.needs.values())
@@ -216,7 +216,7 @@ def scaling(
         from gprune.pruning.sparsity.scales import learn_scales
 
         work.release_model()
-        model = work.pruned(PrunedModel(masks, earlier_repairs, inputs))
+        model = work.prune(PrunedModel(masks, earlier_repairs, inputs))
         run_arguments = texts, study.scales, study.seed, work.progress, work.resumption
         return learn_scales(work.decoder, model, masks, method, *run_arguments)
 
@@ -232,12 +232,12 @@ def scaling(
 
 
 def chosen_repairs(graph: Graph, method: str, kind: str) -> tuple[Repair, ...]:
-    """Return the repairs that were chosen for a method, from the kind of the chosen weights."""
+    """Return the repairs that were chosen for a method, which follow from the kind of the chosen weights."""
     if kind == OWN:
         return own_repairs(graph.methods[method], graph.study)
     return (REPAIRS[kind],) if kind in REPAIRS else ()
 
 
 def repairs(graph: Graph, method: str) -> tuple[Repair, ...]:
-    """Return the repairs of a method, as set in the study (`results.applied_repairs`)."""
+    """Return the repairs of a method as set in the study (see `results.applied_repairs`)."""
     return repairs_of(graph.methods[method], graph.study)

@@ -1,9 +1,9 @@
-"""The stages that follow from modules: score adaptation (RASA, section 3.2) and their agreement (Fig. 1b).
+"""Stages that follow from modules: score adaptation (RASA, section 3.2) and module agreement (Fig. 1b).
 
-GPrune ranks within the study's own modules. A control puts others in their place and leaves the rest as it
-is: one module a layer (no modules at all), random modules of equal size, or modules of BCM's sizes whose
-members are drawn. A shared k-means seed alone makes partitions agree, hence the controls among the comparisons: the
-same texts under another seed, and the start of the modularization before its refinement.
+GPrune ranks neurons within the study's modules. A control replaces them and changes nothing else: with one module per
+layer (no modules), with random modules of equal size, or with modules of BCM's sizes and shuffled members. A shared
+k-means seed alone makes partitions agree. The comparisons therefore include two controls: the same texts under another
+seed, and the modules before refinement.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ OTHER_SEED, INITIALIZATION = "other_seed", "initialization"
 
 @once
 def space(graph: Graph, modules: str = "") -> Stage[Partition]:
-    """Declare the modules that neurons are ranked in: the study's by default, or layers, random or shuffled."""
+    """Declare the modules in which neurons are ranked: the study's by default, or layers, random or shuffled."""
     if modules not in (LAYERS, SHUFFLED):
         return partition(graph, kind=modules)
     seed, identity = graph.study.seed, StageId("partition", variant=(modules,))
@@ -46,7 +46,7 @@ def space(graph: Graph, modules: str = "") -> Stage[Partition]:
     if modules == LAYERS:
         needs, settings = {"shape": shape(graph)}, {"kind": LAYERS}
         return graph.stage(identity, "one module a layer", make_layers, needs=needs, settings=settings)
-    title = "modules of the same sizes and other members"
+    title = "modules of the same sizes with shuffled members"
     modules_needed = {"modules": partition(graph)}
     return graph.stage(identity, title, make_shuffled, needs=modules_needed, settings={"kind": SHUFFLED, "seed": seed})
 
@@ -54,8 +54,8 @@ def space(graph: Graph, modules: str = "") -> Stage[Partition]:
 def scored_in(graph: Graph, text: str, modules: str = "") -> Scoring:
     """Return the scoring of a text in a ranking space.
 
-    Only token-weighted FLAP scores a neuron within its module, so only then a control has scores of its own.
-    One module a layer takes the study's: a whole layer has no context that stands out.
+    A control has its own scores only under token-weighted FLAP, which scores a neuron within its module. One module per
+    layer uses the study's scores, because a whole layer has no dominant context.
     """
     if graph.study.metric != "twflap" or modules in ("", LAYERS):
         return scoring(graph, text)
@@ -66,7 +66,7 @@ def scored_in(graph: Graph, text: str, modules: str = "") -> Scoring:
 def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
     """Declare drift, mean score and repeatability of every module (RASA before its thresholds).
 
-    `among` says which, see `space`; the study's own where empty.
+    `among` names the modules (see `space`); empty for the study's.
     """
     scorings = [scored_in(graph, text, among) for text in PAIR]
     ranking_space = space(graph, among)
@@ -76,7 +76,7 @@ def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
     ) -> ModuleStatistics:
         settings = work.study.reliability
         makes = zip(PAIR, scorers(work.study, scorings, parts), strict=True)
-        splits = [_split_scores(work, text, make_scores) for text, make_scores in makes]
+        splits = [_score_splits(work, text, make_scores) for text, make_scores in makes]
         return module_statistics(both[0], both[1], partition, splits[0], splits[1], settings)
 
     return graph.stage(
@@ -88,7 +88,7 @@ def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
     )
 
 
-def _split_scores(work: RunContext, text: str, scorer: Scorer) -> Iterator[tuple[Array, Array]]:
+def _score_splits(work: RunContext, text: str, scorer: Scorer) -> Iterator[tuple[Array, Array]]:
     """Yield scores of one balanced split at a time, because all of them would take gigabytes at 7B."""
     splits = balanced_splits(work.study.calibration.shards)
     for index, (first_half, second_half) in enumerate(splits):
@@ -123,12 +123,12 @@ def adapted_scores(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A partition that is compared."""
+    """One of two compared partitions."""
 
     label: str
     """short name"""
     texts: tuple[str, ...]
-    """the roles of its texts: a pair for modules, one for FANG's groups"""
+    """roles of its texts: a pair for modules, one text for FANG's groups"""
     variant: str = ""
     """OTHER_SEED, INITIALIZATION or empty"""
 
@@ -143,9 +143,9 @@ class Comparison:
     """Two partitions whose agreement is measured."""
 
     name: str
-    """what identifies it"""
+    """its identifier"""
     title: str
-    """as charts and tables call it"""
+    """its label in charts and tables"""
     kind: str
     """SUBSTITUTION, SWAP, FANG or CONTROL"""
     first: Side
@@ -158,7 +158,7 @@ class Comparison:
 
     @property
     def texts(self) -> frozenset[str]:
-        """Return the roles of the texts that it reads."""
+        """Return the roles of the texts of both partitions."""
         return frozenset(self.first.texts + self.second.texts)
 
 
@@ -189,11 +189,11 @@ COMPARISONS = {comparison.name: comparison for comparison in _ALL}
 
 
 def list_comparisons(study: Study) -> tuple[Comparison, ...]:
-    """Return the comparisons that a study makes, in the order of the figure.
+    """Return the comparisons of a study, in the order of the figure.
 
-    A swap of the texts says something of token-weighted FLAP only, since the size of the drift is the same in
-    both orders; FANG's groups stand beside where FANG is among the methods, and beside token-weighted FLAP;
-    without a third text nothing is substituted.
+    A swap of the texts is informative for token-weighted FLAP only, because the size of the drift is the same in both
+    orders. FANG's groups are included if FANG is among the methods or the metric is token-weighted FLAP. Substitutions
+    need a third text.
     """
     weighted, substitute = study.metric == "twflap", study.substitute
     grouped = weighted or "fang" in study.methods

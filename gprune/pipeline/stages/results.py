@@ -1,8 +1,7 @@
-"""The results of a study: those that it asks for, those that a store has, and what each method was given for them.
+"""The results of a study: which ones a run needs, which ones a store has, and the inputs of each method.
 
-The inputs of a method (texts, passes of the dense model, steps of learning) follow from the graph, whose needs say
-which texts and which learning some masks rest on, and from what is kept beside each result, which says how often the
-dense model ran.
+The inputs of a method are texts, passes of the dense model, and steps of learning. Texts and learning follow from the
+needs in the graph, and the numbers of passes from the details of each result.
 """
 
 import contextlib
@@ -33,21 +32,21 @@ from gprune.system.errors import DamagedError, StoreError
 from gprune.system.units import join_words
 
 UNTIL = ("drift", "adapted", "agreement", "masks", "perplexity", "all")
-"""what a run may stop after: agreement needs no masks, perplexity writes no model folder, all does"""
+"""possible ends of a run: agreement needs no masks, perplexity writes no model folder, all runs every stage"""
 
 WRITTEN = ("gprune", RECOMMENDED)
-"""the methods whose pruned models a whole run writes as folders"""
+"""methods whose pruned models a complete run writes as folders"""
 R = TypeVar("R")
 P = ParamSpec("P")
 Declaration = Callable[Concatenate[Graph, P], Stage[R]]
-"""A function of gprune.pipeline.stages that declares a stage, as `drift` or `masks`."""
+"""A function of gprune.pipeline.stages that declares a stage, such as `drift` or `masks`."""
 NAN = float("nan")
 
 
 def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     """Return the results that a study asks for, without their needs, in the order in which a run computes them.
 
-    The masks and perplexities of the methods with the fewest stages come first, so that a page shows them early.
+    Masks and perplexities of the methods with the fewest stages come first, so that a page can show them early.
     """
     study = graph.study
     goals: list[Stage[Any]] = [drift(graph)]
@@ -57,10 +56,10 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     if prunes:
         texts = study.evaluation.texts if measures else ()
         goals += [size(graph), *(measure.overlap(graph, text) for text in texts)]
-        by_method = [_method_stages(graph, name, texts) for name in study.methods]
+        by_method = [_list_method_stages(graph, name, texts) for name in study.methods]
         goals += itertools.chain.from_iterable(sorted(by_method, key=lambda stages: len(order(stages))))
     if measures:
-        goals += _measurements(graph)
+        goals += _list_measurements(graph)
     if until == "all":
         exported = [name for name in WRITTEN if name in study.methods]
         forms = (False, True)[: 1 + recovers(study)]
@@ -70,47 +69,47 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     return goals
 
 
-def _method_stages(graph: Graph, name: str, texts: Sequence[str]) -> list[Stage[Any]]:
+def _list_method_stages(graph: Graph, name: str, texts: Sequence[str]) -> list[Stage[Any]]:
     masked = [masks(graph, METHODS[name].masks)] if METHODS[name].decision != "none" else []
     return [*masked, *(measure.perplexity(graph, name, text) for text in texts)]
 
 
-def _pruning_methods(study: Study) -> list[str]:
+def _list_pruning_methods(study: Study) -> list[str]:
     return [name for name in study.methods if METHODS[name].decision != "none"]
 
 
 def measurable(graph: Graph) -> list[str]:
-    """Return the tasks of a study that have data here."""
+    """Return the tasks of a study whose data is available here."""
     return [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
 
 
-def _measurements(graph: Graph) -> list[Stage[Any]]:
+def _list_measurements(graph: Graph) -> list[Stage[Any]]:
     study, texts = graph.study, graph.study.evaluation.texts
     measurements: list[Stage[Any]] = [
         measure.accuracy(graph, name, task) for name in study.methods for task in measurable(graph)
     ]
     measurements += [measure.speed(graph)] if study.evaluation.speed != "none" else []
-    trained = _pruning_methods(study) if recovers(study) else []
+    trained = _list_pruning_methods(study) if recovers(study) else []
     return measurements + [measure.recovered_perplexity(graph, name, text) for name in trained for text in texts]
 
 
 def recovers(study: Study) -> bool:
-    """Return True if pruned models are trained further."""
+    """Return True if the study trains pruned models further (recovery)."""
     return study.recovery.kind != "none"
 
 
 def execution_plan(graph: Graph, until: str = "all") -> tuple[Stage[Any], ...]:
-    """Return every stage that a run as far as `until`, one of UNTIL, goes through, in its order; see `order`."""
+    """Return the stages of a run up to `until`, one of UNTIL, in order of execution; see `order`."""
     return _add_by_products(graph, order(goal_stages(graph, until)))
 
 
 def all_stages(graph: Graph) -> tuple[Stage[Any], ...]:
-    """Return every stage of a whole run, wherever it may stop."""
+    """Return every stage of a complete run, whatever its end is set to."""
     return _add_by_products(graph, order([*goal_stages(graph, "adapted"), *goal_stages(graph)]))
 
 
 def _add_by_products(graph: Graph, stages: tuple[Stage[Any], ...]) -> tuple[Stage[Any], ...]:
-    """Add the stages whose records another stage computes as well, each after that stage."""
+    """Add the stages whose records another stage also computes, each after that stage."""
     ordered: dict[Stage[Any], None] = {}
     for stage in stages:
         products: tuple[Stage[Any], ...] = ()
@@ -126,7 +125,7 @@ def _add_by_products(graph: Graph, stages: tuple[Stage[Any], ...]) -> tuple[Stag
 
 @once
 def stages_by_name(graph: Graph) -> dict[str, Stage[Any]]:
-    """Return the stages of a whole run by name, and every other stage that was declared."""
+    """Return the stages of a complete run and all other declared stages, by name."""
     in_order = {stage.name: stage for stage in all_stages(graph)}
     return {stage.name: stage for stage in graph.declared_stages()} | in_order
 
@@ -135,15 +134,15 @@ class Results:
     """The results of a study; one exists if its key does, whichever run computed it."""
 
     def __init__(self, store: Store, graph: Graph) -> None:
-        """Bind a graph, with the digests of what it reads, to a store; nothing is read."""
+        """Bind a graph to a store; nothing is read."""
         self.store, self.graph = store, graph
 
     def holds(self, stage: Stage[Any]) -> bool:
-        """Return True if the result of this stage itself exists."""
+        """Return True if the result of a stage exists."""
         return bool(stage.key) and self.store.has(stage.kind, stage.key, KINDS[stage.kind].record)
 
     def record(self, stage: Stage[R]) -> R:
-        """Return the record of a stage, with read-only arrays, or the path of a folder; all of it is checked.
+        """Return the record of a stage with read-only arrays, or the path of a folder; all its files are checked.
 
         Raises StoreError if the result is absent or damaged.
         """
@@ -153,9 +152,9 @@ class Results:
         return record_read
 
     def is_intact(self, stage: Stage[Any]) -> bool:
-        """Return True if the result of this stage exists and is intact; all of it is read.
+        """Return True if the result of a stage exists and is intact; all its files are read.
 
-        Raises StoreError if it is there and cannot be read.
+        Raises StoreError if an existing result cannot be read.
         """
         try:
             return self.holds(stage) and bool(self.store.check(stage.kind, stage.key, KINDS[stage.kind].record))
@@ -163,15 +162,15 @@ class Results:
             return False
 
     def plan(self, until: str) -> tuple[Stage[Any], ...]:
-        """Return every stage that a run of the study as far as `until`, one of UNTIL, goes through."""
+        """Return the stages of a run up to `until`, one of UNTIL, in order."""
         return execution_plan(self.graph, until)
 
     def missing_keys(self, until: str) -> frozenset[str]:
-        """Return the keys of the stages without a result of a run as far as `until`."""
+        """Return the keys of the stages of a run up to `until` that have no result."""
         return frozenset(stage.key for stage in self.plan(until) if not self.holds(stage))
 
     def set_aside(self, stage: Stage[Any]) -> str:
-        """Quarantine a damaged result, and return a notice of it.
+        """Quarantine a damaged result, and return a notice about it.
 
         Raises StoreError if the cache cannot be written.
         """
@@ -193,12 +192,12 @@ class Results:
         return self.store.manifest(stage.kind, stage.key, KINDS[stage.kind].record) or {}
 
     def model_folder(self, stage: Stage[Any]) -> Path:
-        """Return the folder of a pruned model that a checkpoint's stage has written."""
+        """Return the folder of a pruned model written by a checkpoint stage."""
         return self.store.folder(stage.kind, stage.key) / "model"
 
 
 def find_choice(results: Results, method: str) -> Choice | None:
-    """Return the choice for a method; None if there is none, or not yet.
+    """Return the choice for a method; None if the method has none, or it is not computed yet.
 
     Raises StoreError if the record is damaged.
     """
@@ -209,7 +208,7 @@ def find_choice(results: Results, method: str) -> Choice | None:
 
 
 def applied_repairs(results: Results, method: str) -> tuple[Repair, ...]:
-    """Return the repairs of the weights that a method keeps; AUTO if they are yet to be chosen."""
+    """Return the repairs of a method's kept weights; AUTO if the choice is not computed yet."""
     selection = find_choice(results, method)
     if selection is None:
         return repairs(results.graph, method)
@@ -218,35 +217,35 @@ def applied_repairs(results: Results, method: str) -> tuple[Repair, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MethodInputs:
-    """The inputs of a method."""
+    """The texts, passes, learning and repairs that a method used."""
 
     method: str
-    """its name, one of gprune.study.methods.METHODS"""
+    """name of the method, one of gprune.study.methods.METHODS"""
     texts: tuple[str, ...]
-    """the letters of the calibration texts it has read"""
+    """letters of its calibration texts"""
     forward: float
-    """forward passes of the dense model, in calibration sets, or NaN if none is recorded"""
+    """forward passes of the dense model, in calibration sets, or NaN if not recorded"""
     backward: float
     """backward passes"""
     steps: int
-    """steps of learning behind its decisions; 0 if nothing was learned"""
+    """steps of learning behind its masks; 0 if nothing was learned"""
     attention: bool
-    """whether its key/value groups are those of GPrune"""
+    """whether it adopts the key/value groups of GPrune"""
     repairs: tuple[Repair, ...]
-    """what was done to the weights that it keeps"""
+    """repairs of its kept weights"""
     repaired_on: tuple[str, ...]
-    """the letters of the texts that this was made from, learned scales apart"""
+    """letters of the texts of these repairs, except those of learned scales"""
     scaled_on: tuple[str, ...] = ()
-    """the letters of the texts that scales are learned on, where they are"""
+    """letters of the texts on which scales are learned; empty without scales"""
 
     @property
     def repaired_with(self) -> str:
-        """Return the repairs and their texts in words; empty if nothing was repaired."""
+        """Return the repairs and their texts as a phrase; empty without repairs."""
         return _describe_repairs(self.repairs, self.repaired_on, self.scaled_on)
 
     @property
     def means(self) -> str:
-        """Return its texts and its learning steps in words that follow "has"."""
+        """Return its texts and learning steps as a phrase that follows "has"."""
         steps = f"{self.steps} steps of learning" if self.steps else "nothing learned"
         return f"{join_words(self.texts) or 'no text'} and {steps}"
 
@@ -258,7 +257,7 @@ class MethodInputs:
 
 
 def repair_label(study: Study) -> str:
-    """Describe the repair that a study gives every method; empty if each has its own."""
+    """Return the repair that a study applies to every method as a phrase; empty if each method has its own."""
     settings = study.repair
     if settings.kind == "none":
         return "no repair"
@@ -270,7 +269,7 @@ def repair_label(study: Study) -> str:
 
 
 def recovery_label(graph: Graph) -> str:
-    """Describe the training of pruned models in a study; empty without one."""
+    """Return the recovery settings of a study as a phrase; empty without recovery."""
     settings = graph.study.recovery
     if settings.kind == "none":
         return ""
@@ -285,7 +284,7 @@ def recovery_label(graph: Graph) -> str:
 
 
 def _describe_repairs(repairs: Sequence[Repair], letters: Sequence[str], scaled_on: Sequence[str]) -> str:
-    """Describe repairs and the texts they are made from, learned scales last; empty for none."""
+    """Return repairs and their texts as a phrase, learned scales last; empty without repairs."""
     scales = [repair for repair in repairs if LEARNED in repair.needs.values()]
     fits = [repair for repair in repairs if repair not in scales]
     repairs_and_letters = [(fits, letters), (scales, scaled_on)]
@@ -312,13 +311,13 @@ def method_inputs(results: Results, method: str) -> MethodInputs | None:
         steps=sum(len(results.record(stage).steps) for stage in required if stage.kind in (*LEARNING, LEARNED)),
         attention=bool(fixed_attention(graph, settings)),
         repairs=applied_repairs(results, method),
-        repaired_on=tuple(graph.letters[role] for role in _repair_texts(results, method)),
+        repaired_on=tuple(graph.letters[role] for role in _list_repair_texts(results, method)),
         scaled_on=tuple(graph.letters[role] for role in graph.study.scales.roles),
     )
 
 
-def _repair_texts(results: Results, method: str) -> tuple[str, ...]:
-    """Return the roles of the texts that a method's repair, or its chosen repair, is made from."""
+def _list_repair_texts(results: Results, method: str) -> tuple[str, ...]:
+    """Return the roles of the texts of a method's repair, or of its chosen repair."""
     settings, selection = METHODS[method], find_choice(results, method)
     if selection is None:
         return repair_texts(results.graph, settings)
@@ -332,9 +331,9 @@ def _sum_passes(passes: list[Any], direction: str) -> float:
 
 
 def holdout_statuses(graph: Graph, get_record: Callable[..., TextOverlap]) -> dict[str, HoldoutStatus]:
-    """Return how the evaluation texts relate to the calibration texts; unknown if an overlap is corrupt.
+    """Return the relation of the evaluation texts to the calibration texts; unknown if an overlap record is corrupt.
 
-    `get_record` returns the record of a declaration and its arguments, as `Results.get`.
+    `get_record` returns the record of a declaration and its arguments, like `Results.get`.
     """
     overlaps = {}
     for text in graph.study.evaluation.texts:

@@ -1,4 +1,4 @@
-"""State that the stages of a run share: the model, loaded once, and what is made from it."""
+"""State that the stages of a run share: the model, loaded once, and objects built from it."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ _PASSAGE_TOKENS = 64
 
 
 class RunContext:
-    """The state that stages share; nothing heavy is loaded before a stage asks for it."""
+    """Shared state of the stages; nothing large is loaded before a stage needs it."""
 
     def __init__(self, study: Study, inputs: Inputs, text_cache: Path, loading: Progress = silent) -> None:
-        """Bind a study to digests of what it reads.
+        """Bind a study to digests of its inputs.
 
-        `text_cache` is the folder of texts in the cache; `loading` is told when the model is loaded.
+        `text_cache` is the folder of texts in the cache; `loading` is called when the model is loaded.
         """
         self.study, self.inputs, self.text_cache = study, inputs, text_cache
         self.progress: Progress = silent
-        """listener of the stage at work"""
+        """listener of the current stage"""
         self.learning_title = ""
-        """a stage of the run that is still to run backward passes, in words; empty without one"""
+        """a later stage of the run with backward passes, as a phrase; empty if there is none"""
         self.resumption: Resumption | None = None
-        """where the stage at work leaves what it can go on from; None where nothing is kept"""
+        """checkpoint of the current stage; None if the stage has none"""
         self.missing: set[str] = set()
-        """keys of the results that the run has yet to make"""
+        """keys of the results that the run has yet to compute"""
         self.by_products: dict[str, Any] = {}
-        """records that the work of another stage has yielded, by key, until the turn of their own stage"""
+        """records that another stage has also computed, by key, until their own stage stores them"""
         self._loading = loading
         self._streams: dict[str, Array] = {}
         self._cut: tuple[str, Any] = ("", None)
         self._projected: dict[str, Any] = {}
 
     def keep(self, key: str, record: Any) -> None:
-        """Keep a record that the work of another stage yields, if the run is to make it."""
+        """Keep a record for its own stage if the run has yet to compute that stage."""
         if key in self.missing:
             self.by_products[key] = record
 
     @cached_property
     def decoder(self) -> Decoder:
-        """Return the dense model, loaded when the first missing stage needs it."""
+        """Return the dense model, which is loaded when the first missing stage needs it."""
         from gprune.models.loading import load
 
         study = self.study
@@ -86,7 +86,7 @@ class RunContext:
         return load_tokenizer(self.study.model, self.study.trust_remote_code)
 
     def stream(self, text: str) -> Array:
-        """Return the token stream of an evaluation text, tokenized once a run."""
+        """Return the token stream of an evaluation text, which is tokenized once per run."""
         if text not in self._streams:
             limit = self.study.evaluation.tokens
             stream = texts.bundled.bundled_stream(self.inputs.evaluation[text], self.inputs.tokenizer, limit)
@@ -97,12 +97,15 @@ class RunContext:
         return self._streams[text]
 
     def passage(self) -> tuple[int, ...]:
-        """Return token ids of an evaluation text on which a saved model is compared; none without a text."""
+        """Return token ids of an evaluation text on which a saved model is compared; empty without a text."""
         windows = map(self.first_window, self.study.evaluation.texts)
         return tuple(next((window for window in windows if window.size), np.zeros(0, int))[:_PASSAGE_TOKENS].tolist())
 
     def first_window(self, text: str) -> Array:
-        """Return (length,) ids of an evaluation text's first window; none if the text differs from the run's."""
+        """Return the (length,) token ids of an evaluation text's first window.
+
+        It is empty if the text has changed since the run.
+        """
         if texts.is_sampled(text):
             return np.zeros(0, np.int32)
         tokens, length = self.study.evaluation.tokens, self.study.evaluation.length
@@ -113,13 +116,13 @@ class RunContext:
         return np.zeros(0, np.int32)
 
     def require_embedded(self, ids: Array, text: str) -> None:
-        """Raise CorpusError if a token of a text has no embedding in the study's model."""
+        """Raise CorpusError if the study's model has no embedding for a token of a text."""
         embeddings = vocabulary.vocabulary_size(self.study.model)
         if embeddings is not None:
             texts.require_embedded(ids, text, embeddings, self.tokenizer)
 
-    def projected(self, tokens: Tokens) -> Any:
-        """Return the FFN inputs of a text in principal components; the contexts of all seeds share them."""
+    def project(self, tokens: Tokens) -> Any:
+        """Return the FFN inputs of a text in principal components, which the contexts of all seeds share."""
         from gprune.pruning.calibration.contexts import project_inputs
 
         digest = tokens.fingerprint
@@ -128,20 +131,20 @@ class RunContext:
             self._projected[digest] = project_inputs(self.decoder, tokens, settings, batch, self.progress)
         return self._projected[digest]
 
-    def cut(self, method: str, model: PrunedModel | None) -> Any:
-        """Return the model of a method; the last one is kept for the next stage."""
+    def get_model(self, method: str, model: PrunedModel | None) -> Any:
+        """Return the model of a method; the last built model is kept for the next stage."""
         if self._cut[0] != method:
-            # release the old copy before the new one is built
+            # release the previous model before the new one is built
             self.release_model()
-            self._cut = (method, self.pruned(model))
+            self._cut = (method, self.prune(model))
         return self._cut[1]
 
     def release_model(self) -> None:
-        """Release the model that `cut` holds."""
+        """Release the model that `get_model` holds."""
         self._cut = ("", None)
 
-    def pruned(self, model: PrunedModel | None) -> Any:
-        """Return the dense model, or a physically smaller copy; `model` has the records its repairs need."""
+    def prune(self, model: PrunedModel | None) -> Any:
+        """Return the dense model, or a physically smaller copy; `model` has the masks and the inputs of the repairs."""
         if model is None:
             return self.decoder.model
         from gprune.pruning import surgery
@@ -150,7 +153,7 @@ class RunContext:
 
     @contextlib.contextmanager
     def within_memory(self, title: str) -> Iterator[None]:
-        """Raise SettingsError if memory ran out in the work of this title; fewer sequences do not help."""
+        """Raise SettingsError if the work named `title` runs out of memory, which fewer sequences would not prevent."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:
@@ -166,9 +169,10 @@ class RunContext:
             ) from error
 
     def count_cost(self, started: float) -> Callable[[], Spent]:
-        """Return a function that counts the cost from now on: tokens of the dense model, and seconds since `started`.
+        """Return a function that returns the cost so far.
 
-        `started` is a time of `time.perf_counter`.
+        The cost is the tokens of the dense model from now on, and the seconds since `started`, a value of
+        `time.perf_counter`.
         """
         from gprune.store.resumption import Spent
 

@@ -1,9 +1,9 @@
-"""The stages that explore: importance scores, rank drift, modules (section 3.1).
+"""Stages that explore: importance scores, rank drift, modules (section 3.1).
 
-Most metrics score neurons without regard to modules, so the order is scores, drift, modules. Token-weighted
-FLAP scores a neuron within its module, so its order is coupled (appendix, BCM settings): FLAP's ranks make
-the first modules, their token-weighted scores the drift that refines them, and the refined modules the scores
-that count. The coupling is visible below, where `scores`, `drift` and `partition` call each other.
+Most metrics score neurons independently of modules, so the order is scores, drift, modules. Token-weighted FLAP scores
+a neuron within its module, so its order is coupled (appendix, BCM settings). FLAP's ranks give the first modules, whose
+token-weighted scores give the drift that refines them. The refined modules give the final scores. The coupling appears
+below, where `scores`, `drift` and `partition` call each other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,34 +27,34 @@ def _letters(graph: Graph, pair: Pair) -> str:
     return " and ".join(graph.letters[text] for text in pair)
 
 
-def _other_texts(pair: Pair) -> tuple[str, ...]:
+def _unless_default(pair: Pair) -> tuple[str, ...]:
     return () if pair == PAIR else pair
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """Scores a text that has been measured."""
+    """Functions that score a text from its statistics."""
 
     units: Callable[..., UnitScores]
-    """scores a calibration set, or the shards given by the keyword `shards`"""
+    """scores a calibration set, or the shards in the keyword argument `shards`"""
     neurons: Callable[[Sequence[int]], Array]
-    """(layers, neurons) scores of neurons alone on some shards, by less work"""
+    """(layers, neurons) scores of neurons only, on some shards; faster than `units`"""
 
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """The scoring of the units of a text without another pass of the model, and its stage."""
+    """The scoring of a text's units from stored results, without another pass of the model, and its stage."""
 
     identity: StageId
     title: str
     needs: Mapping[str, Any]
-    """what it takes"""
+    """stages whose records it needs"""
     scorer: Callable[[Study, Mapping[str, Any]], Scorer]
-    """makes the scorer from a study and the records of the needs"""
+    """builds the scorer from a study and the records of the needs"""
     settings: Mapping[str, Any]
-    """the settings that change the scores of neurons"""
+    """settings that change the scores of neurons"""
     head_settings: Mapping[str, Any]
-    """those that change the scores of heads only"""
+    """settings that only change the scores of heads"""
 
     def stage(self, graph: Graph) -> Stage[UnitScores]:
         """Return the stage that scores the whole text."""
@@ -66,11 +66,14 @@ class Scoring:
         return graph.stage(self.identity, self.title, make, needs=self.needs, settings=settings)
 
     def neurons(self, graph: Graph) -> FieldSubset[UnitScores]:
-        """Return the part of the stage with neuron scores only, so that head settings do not change its key."""
+        """Return the need for neuron scores only, so that head settings do not change its key."""
         return graph.part(self.stage(graph), self.settings, self.neuron_needs(graph))
 
     def neuron_needs(self, graph: Graph) -> dict[str, Any]:
-        """Return the needs of neuron scores; the heads of token-weighted FLAP are FLAP's."""
+        """Return the needs of neuron scores.
+
+        Under token-weighted FLAP, heads are scored by FLAP and need other results.
+        """
         needs = dict(self.needs)
         if "heads" in needs:
             needs["heads"] = scoring(graph, self.identity.texts[0], "flap").neurons(graph)
@@ -79,7 +82,10 @@ class Scoring:
 
 @once
 def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Scoring:
-    """Return the scoring of a text under a metric, by default the study's; twFLAP under the modules of a pair."""
+    """Return the scoring of a text under a metric, by default the study's.
+
+    Token-weighted FLAP scores under the modules of `pair`.
+    """
     is_study_metric = metric in ("", graph.study.metric)
     metric = metric or graph.study.metric
     words = "importance scores" if is_study_metric else f"importance scores of {METRICS[metric]}"
@@ -87,7 +93,7 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
     if metric == "twflap":
         # scores under the modules of another pair of texts are a separate stage
         title += f" under the modules of {_letters(graph, pair)}" if pair != PAIR else ""
-        identity = StageId("scores", (text, *_other_texts(pair)))
+        identity = StageId("scores", (text, *_unless_default(pair)))
         return _twflap_scoring(graph, identity, title, pair, partition(graph, *pair))
     identity = StageId("scores", (text,), metric="" if is_study_metric else metric)
     if (plugin := _plugin_of(graph, metric)) is not None:
@@ -135,7 +141,7 @@ def _plugin_of(graph: Graph, metric: str) -> PluginInfo | None:
 
 
 def is_plugin_score(graph: Graph, stage: Stage[Any]) -> bool:
-    """Return True for scores by a plug-in, whose code only the process of a run may import."""
+    """Return True for scores of a plug-in, whose code only a run's process may import."""
     return stage.kind == "scores" and _plugin_of(graph, stage.id.metric or graph.study.metric) is not None
 
 
@@ -149,7 +155,7 @@ def load_code(plugin: PluginInfo) -> Any:
 
 @once
 def weight_facts(graph: Graph, plugin: PluginInfo) -> Stage[WeightFacts]:
-    """Declare the facts that a metric computes from the weights."""
+    """Declare the facts about the weights that a plug-in metric computes."""
 
     def make(work: RunContext) -> WeightFacts:
         from gprune.plugins import LayerWeights, calls
@@ -160,7 +166,7 @@ def weight_facts(graph: Graph, plugin: PluginInfo) -> Stage[WeightFacts]:
 
     return graph.stage(
         StageId("weighed", metric=plugin.name),
-        f"facts of the weights for {plugin.label}",
+        f"weight facts for {plugin.label}",
         make,
         reads=graph.model,
         settings={"metric": plugin.name, "plugin": plugin.digest},
@@ -168,7 +174,7 @@ def weight_facts(graph: Graph, plugin: PluginInfo) -> Stage[WeightFacts]:
 
 
 def _twflap_scoring(graph: Graph, identity: StageId, title: str, pair: Pair, modules: Stage[Partition]) -> Scoring:
-    """Return token-weighted FLAP under some modules; contexts and affinity come from the first text."""
+    """Return the scoring of token-weighted FLAP under given modules; contexts and affinity come from the first text."""
     text, options = identity.texts[0], graph.study.contexts
     needs = {
         "measured": calibration.context_statistics(graph, text, pair[0], gradient=text == pair[0]),
@@ -193,7 +199,7 @@ def _twflap_scoring(graph: Graph, identity: StageId, title: str, pair: Pair, mod
 
 
 def scoring_under(graph: Graph, text: str, name: str, modules: Stage[Partition]) -> Scoring:
-    """Return token-weighted FLAP on a text under modules other than the study's, with their name."""
+    """Return the scoring of token-weighted FLAP on a text under modules other than the study's, with their name."""
     title = f"importance scores on {graph.letters[text]}, {modules.title}"
     return _twflap_scoring(graph, StageId("scores", (text,), variant=(name,)), title, PAIR, modules)
 
@@ -210,12 +216,12 @@ def drift(graph: Graph, first: str = "primary", second: str = "auxiliary", metri
     metric = "" if metric == graph.study.metric else metric
     description = f"rank drift of {METRICS[metric]}" if metric else "rank drift"
     scorings = [scoring(graph, text, metric, pair) for text in pair]
-    identity = StageId("drift", _other_texts(pair), metric=metric)
+    identity = StageId("drift", _unless_default(pair), metric=metric)
     return _drift_stage(graph, identity, f"{description} between {_letters(graph, pair)}", scorings)
 
 
 def _drift_stage(graph: Graph, identity: StageId, title: str, scorings: list[Scoring]) -> Stage[RankDrift]:
-    """Declare the drift between two texts' scores, and between their even and odd shards."""
+    """Declare the drift between the scores of two texts, and between their even and odd shards."""
 
     def make(work: RunContext, both: list[UnitScores], parts: list[Mapping[str, Any]]) -> RankDrift:
         from gprune.pruning.drift import rank_drift
@@ -229,7 +235,10 @@ def _drift_stage(graph: Graph, identity: StageId, title: str, scorings: list[Sco
 
 
 def shard_needs(graph: Graph, scorings: list[Scoring]) -> dict[str, Any]:
-    """Return needs: `both` neuron scores of two texts, and `parts` to score shards of each."""
+    """Return the needs for drift by shards.
+
+    `both` has the neuron scores of two texts, `parts` the needs of their shard scores.
+    """
     return {
         "both": [scoring.neurons(graph) for scoring in scorings],
         "parts": [scoring.neuron_needs(graph) for scoring in scorings],
@@ -243,7 +252,7 @@ def scorers(study: Study, scorings: list[Scoring], needs_by_text: list[Mapping[s
 
 @once
 def clusters(graph: Graph, *, other_seed: bool = False) -> Stage[Partition]:
-    """Declare the clusters of the parameters alone, from which partitions by any drift start."""
+    """Declare the clusters of the parameters alone, from which all partitions start."""
     settings, seed = graph.study.modularization, graph.study.seed + other_seed
     used = {name: getattr(settings, name) for name in ("candidates", "restarts", "seeding")}
 
@@ -267,20 +276,20 @@ def clusters(graph: Graph, *, other_seed: bool = False) -> Stage[Partition]:
 def partition(
     graph: Graph, first: str = "primary", second: str = "auxiliary", *, kind: str = "", other_seed: bool = False
 ) -> Stage[Partition]:
-    """Declare the modules of a pair of texts, by their roles (BCM, section 3.1).
+    """Declare the modules of a pair of texts, by role (BCM, section 3.1).
 
-    `kind` is refined, initialization or random, the study's by default; the seed is the next one if
-    `other_seed`.
+    `kind` is refined, initialization or random, by default the study's. With `other_seed`, the seed is the study's plus
+    one.
     """
     pair = (first, second)
     variant = calibration.seed_variant(other_seed) + ((kind,) if kind else ())
-    identity = StageId("partition", _other_texts(pair), variant=variant)
+    identity = StageId("partition", _unless_default(pair), variant=variant)
     needs: dict[str, Any] = {}
     if graph.study.modularization.direction == "auto" and not kind and identity != StageId("partition"):
         # the direction is decided once per metric (appendix), on the study's own pair
         needs["profile"] = partition(graph)
     if graph.study.metric == "twflap":
-        start = _first_partition(graph, pair, kind, other_seed)
+        start = _declare_first_partition(graph, pair, kind, other_seed)
         words = f"importance scores under {start.title}, on "
         scorings = [
             _twflap_scoring(graph, _first_identity(start, "scores", text), words + graph.letters[text], pair, start)
@@ -292,7 +301,7 @@ def partition(
         scorings = [scoring(graph, text) for text in pair]
         needs |= {"clusters": clusters(graph, other_seed=other_seed), "moved": drift(graph, *pair)}
     needs = {"both": [text_scoring.neurons(graph) for text_scoring in scorings], **needs}
-    title = {"initialization": "start of the modules", "random": "random modules"}.get(kind, "modules")
+    title = {"initialization": "initial modules", "random": "random modules"}.get(kind, "modules")
     if identity != StageId("partition"):
         title += f" of {_letters(graph, pair)}{calibration.seed_suffix(other_seed)}"
     return _partition_stage(graph, identity, title, {"kind": kind} if kind else {}, other_seed, needs)
@@ -303,8 +312,8 @@ def _first_identity(start: Stage[Partition], kind: str, text: str = "") -> Stage
     return replace(start.id, kind=kind, texts=(text, *texts) if text else texts)
 
 
-def _first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> Stage[Partition]:
-    """Declare the modules that twFLAP starts from: by FLAP's ranks, not refined."""
+def _declare_first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> Stage[Partition]:
+    """Declare the modules from which token-weighted FLAP starts: by FLAP's ranks, without refinement."""
     needs = {
         "both": [scoring(graph, text, "flap").neurons(graph) for text in pair],
         "clusters": clusters(graph, other_seed=other_seed),
@@ -314,7 +323,7 @@ def _first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> S
     modules_kind = kind or graph.study.modularization.kind
     changes = {"kind": "random" if modules_kind == "random" else "initialization", "direction": "magnitude"}
     variant = ("first", *calibration.seed_variant(other_seed), *((kind,) if kind else ()))
-    identity = StageId("partition", _other_texts(pair), variant=variant)
+    identity = StageId("partition", _unless_default(pair), variant=variant)
     suffix = f", {kind}" if kind else ""
     title = f"the first modules of {_letters(graph, pair)}{calibration.seed_suffix(other_seed)}{suffix}"
     return _partition_stage(graph, identity, title, changes, other_seed, needs)

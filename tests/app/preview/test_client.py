@@ -335,7 +335,7 @@ def test_any_fault_is_a_sentence_and_the_next_question_is_answered(pool, shop, p
 
 
 def test_a_run_that_does_not_say_what_it_has_read_is_a_sentence():
-    with pytest.raises(StoreError, match="does not say what it has read"):
+    with pytest.raises(StoreError, match="has no digests of its inputs"):
         Client().ask(source_of("first"), Question("t"), owner="me")
 
 

@@ -128,7 +128,7 @@ def test_the_recipe_is_set_beside_its_own_masks_unrepaired(measured, series, mon
     candidates = ("gprune", "gates"), ("none", "own"), ("A", "B", "divergence")
     choice = Choice(*candidates, np.full(3, 1 / 3), figures, figures[:, 2], 8, 0, 1)
     monkeypatch.setattr(documents.stages, "find_choice", lambda _, method: choice if method == RECOMMENDED else None)
-    lines = "\n".join(documents._recipe(build_blocks(measured, [series], repair_rows, UNREPAIRED.of("gprune"))))
+    lines = "\n".join(documents._write_recipe(build_blocks(measured, [series], repair_rows, UNREPAIRED.of("gprune"))))
     (row,) = [line for line in lines.splitlines() if line.startswith("| demo at 50% | ")]
     assert row.split(" | ")[2] == "0.45 ± 0.00"
 

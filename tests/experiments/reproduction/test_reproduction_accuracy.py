@@ -59,7 +59,7 @@ def test_means_are_over_the_tasks_that_all_compared_rows_have(store, folder):
     finish(store, with_tasks(second, folder, *narrow), accuracy={"gprune": narrow})
     table = assemble_table(store, "ablation", **NO_TASKS)
     assert list(table.display["accuracy (max)"]) == ["75.00", "30.00", "", "75.00"]
-    assert "not in the means, since not every row has them: piqa" in table.notes
+    assert "not in the means, because not every row has them: piqa" in table.notes
     assert set(table.long["subject"]) >= {"boolq", "piqa", "winogrande"}
 
 

@@ -135,7 +135,7 @@ def test_a_sweep_runs_for_real_and_computes_what_is_shared_once(cache, tiny, cap
                 locks.close()
 
         sweeps.run(sweep.variations(), store, sweep.until, watch=watch)
-    assert waited == [f"{shared.name} waiting for another run that computes the same"]
+    assert waited == [f"{shared.name} waiting for another run that computes the same result"]
     counts = started_counts(cache)
     assert len(counts) == distinct and set(counts.values()) == {1}
     assert main([*words, "--json"]) == 0 and len(jobs.jobs(cache)) == 3

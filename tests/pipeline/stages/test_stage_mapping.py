@@ -114,7 +114,7 @@ def test_a_model_that_is_another_one_now_is_a_sentence(run, results, tmp_path):
 
 def test_what_a_run_has_not_measured_is_a_sentence(run, tmp_path, results):
     empty = Results(Store(tmp_path), results.graph)
-    with pytest.raises(StoreError, match="this needs “activation statistics on A”, which the run does not have"):
+    with pytest.raises(StoreError, match="the result “activation statistics on A” is missing from the run"):
         computing.compute_result(empty, stages.neuron_map(results.graph, 0, BEHAVIOUR, ("primary",)), silent)
 
 

@@ -249,4 +249,4 @@ def test_a_state_that_cannot_be_used_is_reported_and_replaced(tmp_path, damage, 
     actual, resumption = study.run()
     assert_same(actual, expected)
     assert resumption.began == 0 and resumption.spent.seconds == 1.0
-    assert said in study.notices[0] and "it starts at step 1" in study.notices[0]
+    assert said in study.notices[0] and "restart at step 1" in study.notices[0]
