@@ -268,7 +268,8 @@ def test_the_page_shows_every_candidate_and_the_command_the_chosen_one(made, cap
         choice = results_of(opened).get(stages.choice, name)
         own = table[table["chosen for"] == KNOWN[name].label]
         assert sorted(own[choices.NUMBER]) == pytest.approx(sorted(choice.numbers))
-    alone = panels.find_candidates(run, {"recommended": panels.find_choices(run)["recommended"]})
+    chosen = {"recommended": panels.find_choices(run)["recommended"]}
+    alone = choices.candidates_of(chosen, lambda word: stages.describe_candidate(run.graph, word))
     assert list(choices.candidate_table(alone)) == list(table.drop(columns="chosen for"))
     assert "25%" in panel.caption or "%" in panel.caption
     marks = [x for trace in panel.figure.data for x in trace.x]

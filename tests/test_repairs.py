@@ -142,7 +142,7 @@ def test_live_figures_of_other_masks_are_compared_with_what_is_not_repaired_eith
     assert not base_question(source, played, Question(text, "flap")).fitted
     request = resolve(source, played)
     assert request.arguments["pruning"].repairs == () and request.stored is None
-    assert "leave out least squares with a bias" in describe_left_out(results.graph, "gprune")
+    assert "lack least squares with a bias" in describe_left_out(results.graph, "gprune")
     plain = Graph(with_repair(run[0].study, kind="own"), results.graph.inputs)
     assert describe_left_out(plain, "flap") == ""
 

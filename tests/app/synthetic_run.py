@@ -44,7 +44,7 @@ def names(until: str = "all", study: Study | None = None) -> tuple[str, ...]:
 class _OfNoTexts(RunRecord):
     """A record of texts that need not be there."""
 
-    def _descriptions(self) -> dict[str, str]:
+    def _describe_texts(self) -> dict[str, str]:
         study = self.results.graph.study
         texts = roles(study) | {text: text for text in study.evaluation.texts}
         return {role: f"What is known of {text}" for role, text in texts.items()}

@@ -180,11 +180,11 @@ def test_a_cache_that_cannot_be_written_is_told(cache, monkeypatch, name):
 )
 def test_what_is_said_of_a_run_may_be_damaged(cache, content, name):
     (cache / "runs" / name / run_records.NOTES).write_text(content, encoding="utf-8")
-    assert "saving replaces it" in read_notes(cache / "runs" / name)[1]
+    assert "saving replaces them" in read_notes(cache / "runs" / name)[1]
     run = the_run(cache, name)
     assert run.about == RunNotes() and labels([run]) == {name: "Synthetic"} and len(run.complaint) < 400
     app = on_runs(name)
-    assert "saving replaces it" in words(app) and not app.exception
+    assert "saving replaces them" in words(app) and not app.exception
     save_notes(Store(cache), name, RunNotes(name="Mended"))
     assert json.loads((cache / "runs" / name / run_records.NOTES).read_text())["name"] == "Mended"
 
