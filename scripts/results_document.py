@@ -137,9 +137,9 @@ def _origin(source: Source, rows: Iterable[StudyRow]) -> list[str]:
     commits = ", ".join(versions.pop("commit", []))
     commits = commits or ("none, of a package" if "package" in versions else "not recorded")
     seeds = sorted({row.seed for row in rows if row.values})
-    spread = f"half the {INTERVAL} over windows or documents, or the standard deviation over layers"
+    spread = f"half the width of the {INTERVAL} over windows or documents, or the standard deviation over layers"
     if any(len(setting.filled) > 1 for setting in studies.settings(rows)):
-        spread = f"the standard deviation over seeds (ddof 0); for a single seed {spread}"
+        spread = f"the standard deviation over seeds (ddof 0). With one seed, ± is {spread}"
     programs = ", ".join(f"{name} {' and '.join(numbers)}" for name, numbers in versions.items())
     return [
         f"- Command: {', '.join(f'`{command}`' for command in commands)}",

@@ -73,7 +73,7 @@ def read_weights(
         identity.require_offloadable(folder)
     number_type = _parse_dtype(dtype, target)
     if sources.is_shape(folder):
-        config = random_config(folder)
+        config = read_shape_config(folder)
         number_type = config.dtype if isinstance(number_type, str) else number_type
         return make_random_model(config, target, number_type, folder.name)
     arguments = {"dtype": number_type, "trust_remote_code": trust_remote_code}
@@ -265,8 +265,12 @@ def _as_model_error(context: str) -> Iterator[None]:
         raise ModelError(f"{context}: {sentence(error, 200)}") from error
 
 
-def random_config(folder: Path) -> Any:
-    """Return the configuration in a folder without running custom code. Raises ModelError if it is not a model's."""
+def read_shape_config(folder: Path) -> Any:
+    """Return the configuration in a folder, for a model with random weights; no custom code is run.
+
+    An attention that this machine cannot run is replaced by the default. Raises ModelError if the configuration is not
+    valid.
+    """
     values = identity.configuration(folder)
     if loadable.attention_notice(folder):
         values = values | {"attn_implementation": None}
@@ -331,7 +335,7 @@ def require_loadable_name(name: str, align: int = 1) -> None:
 def _random_config(text: str, align: int) -> Any:
     name, sign, fraction = text.partition("@")
     folder = identity.locate(sources.RANDOM + name if name.partition("#")[0] in sources.SHAPES else name)
-    config = random_config(folder)
+    config = read_shape_config(folder)
     return _narrow_config(config, _parse_retention(fraction), align) if sign else config
 
 

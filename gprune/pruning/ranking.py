@@ -102,7 +102,7 @@ class _Block:
         second_positions = second_ordered & self._mask
         second_positions -= self._numbered
         sums: Array = 2 * np.abs(second_positions, out=second_positions).sum(axis=1)
-        unsure = np.union1d(self._close(ordered), self._close(second_ordered))
+        unsure = np.union1d(self._find_near_ties(ordered), self._find_near_ties(second_ordered))
         if len(unsure):
             ranks = (_doubled_ranks(self.gather(scores)[unsure]) for scores in (first, second))
             sums[unsure] = np.where(self.real[unsure], np.abs(np.subtract(*ranks)), 0).sum(axis=1)
@@ -115,8 +115,11 @@ class _Block:
         numbers.sort(axis=1)
         return numbers
 
-    def _close(self, ordered: Array) -> Array:
-        """Return the rows in which two scores are equal except for the dropped bits, so that their order is unclear."""
+    def _find_near_ties(self, ordered: Array) -> Array:
+        """Return the indices of rows with two neighbouring scores that differ at most in the low bits.
+
+        Positions have replaced these bits, so the order of the two scores is unknown.
+        """
         flat = ordered.ravel()
         difference = (flat[1:] ^ flat[:-1]).view(np.uint64)
         if not len(difference) or difference.min() > self._mask:

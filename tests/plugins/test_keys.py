@@ -170,5 +170,5 @@ def test_code_of_another_version_than_that_of_the_run_is_not_run(site):
     with new_process() as current:
         plugin = current.plugins["metric.size"]
         assert load_code(plugin).label == "weight size"
-        with pytest.raises(PluginError, match="the metric size of bring 1.0 is not installed here in the version of"):
+        with pytest.raises(PluginError, match="the metric size of bring 1.0 is not installed in the version that this"):
             load_code(replace(plugin, digest="bring 0.9"))

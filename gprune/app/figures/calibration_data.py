@@ -71,10 +71,10 @@ def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.D
         scores += " This run's own metric cannot score parts of a text."
     needed, nearest, title = card.recommended(share), card.nearest, ""
     if needed is not None and nearest is not None:
-        title = f"With {needed:,} sequences, sampling is {percent(share)} of the drift to {escape(nearest.label)}"
+        title = f"With {needed:,} sequences, sampling drift is {percent(share)} of the drift to {escape(nearest.label)}"
     return Panel(
         figures.plot_sampling_drift(card, share),
-        "Where the dotted line is below a dashed line, sampling is a small part of that drift.",
+        "Where the dotted line is below a dashed line, sampling drift is a small part of that drift.",
         title=title,
         table=lambda: writing.resampling_table(card),
         how=f"{writing.HOW} Points: mean and range over all draws. {scores}",

@@ -78,7 +78,7 @@ def drift_by_layer(run: Run, *, selected: Selection = NOTHING) -> Panel:
     median = table["median drift A|B"][layer]
     return Panel(
         plot_drift_by_layer(derived_cache.compute_drift_by_layer(run.root, key, 40), selected),
-        "Each row is a layer. Colour shows the share of its neurons.",
+        "Each row is a layer. Colour shows the share of the layer’s neurons in each bin of drift.",
         action="Click a row to select its layer.",
         title=f"Layer {layer} drifts most: median d {median:.3f}" if len(table) > 1 else "",
         table=table.copy,

@@ -105,11 +105,11 @@ def measured_tasks(run: Run) -> list[str]:
     return [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
 
 
-def missing_answers(run: Run) -> MissingResultError:
-    """Return an error that names the first missing answers of a run."""
+def no_answers_error(run: Run) -> MissingResultError:
+    """Return the error for a run without answers; it names the answers of the first method to the first task."""
     tasks = measured_tasks(run)
-    first = stages.answers(run.graph, run.study.methods[0], tasks[0]).title if tasks else "answers to tasks"
-    return MissingResultError(first)
+    title = stages.answers(run.graph, run.study.methods[0], tasks[0]).title if tasks else "answers to tasks"
+    return MissingResultError(title)
 
 
 def _options_in(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
@@ -132,7 +132,7 @@ def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, met
     """Likelihood of each option of one question under every model."""
     tasks = {answered.task: answered for answered in answered_tasks(run)}
     if not tasks:
-        raise missing_answers(run)
+        raise no_answers_error(run)
     require_choice("task", task or next(iter(tasks)), tuple(tasks))
     answered = tasks[task or next(iter(tasks))]
     require_choice("rule", rule, answered.rules)

@@ -250,7 +250,7 @@ _LEARNED = (
     "as many neurons. Learning from one text alone needs a run. Key/value groups are scored from the primary text in "
     "both cases."
 )
-_DECIDED = "The method's own rule decides every unit again from each text's scores, at the same budget."
+_DECIDED = "The method's rule is applied twice at the same budget: to the scores on A alone and to those on B alone."
 _TEXT_CAPTIONS = {
     CHANGE: "Purple: the method keeps more of a module with the scores of the auxiliary text, at the same budget.",
     DIFFERS: "Colour: the share of a module's neurons that the method keeps with the scores of only one text.",

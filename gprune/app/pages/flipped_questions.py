@@ -200,7 +200,7 @@ def _explain_missing(run: Run) -> None:
     if figures.answered_tasks(run):
         st.info("Needs a run that includes the dense model.", icon=":material/hourglass_empty:")
     elif figures.measured_tasks(run):
-        raise figures.missing_answers(run)
+        raise figures.no_answers_error(run)
     else:
         work.warn_left_out_tasks(run)
         work.offer_tasks(run, "fq_tasks")

@@ -388,7 +388,7 @@ class Client:
             return [entry for entry in entries if entry.progress == "open" and model in (None, entry.model)]
 
     def _next_request(self, entry: Entry) -> WorkerRequest | None:
-        """Return the first request that is not complete; of two sides the one with fewer windows."""
+        """Return the incomplete request of a question with the fewest measured windows, or None if all are complete."""
         answers = [(request, self._answers.get(request.identity)) for request in entry.requests]
         pending = [pair for pair in answers if pair[1] is None or not getattr(pair[1], "complete", True)]
         if not pending:

@@ -194,7 +194,11 @@ def _is_from_own_page(request: Request, origin: str) -> bool:
 
 
 def _ask_for_token(request: Request, origin: str, problem: str) -> Response:
-    """Return the token form or, if the browser omitted the cookie of a foreign link, a page that requests it again."""
+    """Return the token form or, after a link on another site, a page that opens the same address again.
+
+    Browsers omit the cookie (SameSite=Strict) after such a link, and send it after a reload by a page of this server.
+    `problem` says why a cookie that was sent is wrong; then only the form helps.
+    """
     headers = {"cache-control": "no-store", "content-security-policy": POLICY}
     if request.header("sec-fetch-site") == "cross-site" and not problem:
         return HTMLResponse(reload_page(origin + request.address_without_token), 200, headers)

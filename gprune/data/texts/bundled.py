@@ -18,7 +18,7 @@ FILE = MODEL_FOLDER.parent / "tokens.safetensors"
 
 
 def key(text: str, tokenizer: str, **sizes: int) -> str:
-    """Return the key of tokens: a hash of the digests of text and tokenizer, and of sizes and seed."""
+    """Return the key of bundled tokens: the SHA-256 of the digests `text` and `tokenizer`, and of sizes and seed."""
     content = {"text": text, "tokenizer": tokenizer, **sizes}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -149,7 +149,7 @@ def load_code(plugin: PluginInfo) -> Any:
     """Return the Metric or Method. Raises PluginError if this version is not installed."""
     available = methods.installed_plugins()
     if plugin.id not in available.code or available.plugins[plugin.id].digest != plugin.digest:
-        raise PluginError(f"{plugin.description} is not installed here in the version of the run: run the study again")
+        raise PluginError(f"{plugin.description} is not installed in the version that this run used: install it")
     return available.code[plugin.id]
 
 
