@@ -37,7 +37,7 @@ def test_a_table_is_written_between_its_marks_with_what_repeats_it(tmp_path):
     assert "old" not in text
     assert "- Command: `python -m gprune reproduce ablation --model demo`" in text
     assert "- Commit: abc123; gprune 0.1.0, torch 2.13.0" in text
-    assert "- Seeds: 0; ± is half the 95% interval over windows" in text
+    assert "- Seeds: 0; ± is half the width of the 95% interval over windows" in text
     assert "| GPrune (FLAP) | yes | yes | yes | 50.0% | 40.00 ± 1.96 | 80.00 ± 1.96 | 120.00 ± 1.96 |" in text
     assert document.rewritten(text, tmp_path) == (text, [])
     dirty = VERSIONS | {"uncommitted_changes": True}
