@@ -45,7 +45,6 @@ def test_a_presenter_walks_the_slides_by_keyboard_without_a_click(visit):
     assert "slide" not in page.url
 
 
-@pytest.mark.xfail(strict=False, reason="open defect: Back straight after a key on a slide is sometimes ignored")
 def test_a_slider_keeps_its_arrows_and_the_browsers_back_leads_to_the_slide_before(visit):
     page = visit.page("?slide=2", viewport={"width": 1280, "height": 720})
     shown = page.locator(".st-key-slide p").first
@@ -62,7 +61,10 @@ def test_a_slider_keeps_its_arrows_and_the_browsers_back_leads_to_the_slide_befo
     page.keyboard.press("PageUp")
     expect(shown).to_contain_text(f"{len(SLIDES) - 1} / {len(SLIDES)}")
     page.go_back()
-    expect(shown).to_contain_text(f"{len(SLIDES)} / {len(SLIDES)}")
+    try:
+        expect(shown).to_contain_text(f"{len(SLIDES)} / {len(SLIDES)}")
+    except AssertionError:
+        pytest.xfail("open defect: Back straight after a key on a slide is sometimes ignored")
 
 
 _AT_ONCE = """keys => keys.forEach(key => document.body.dispatchEvent(
