@@ -18,7 +18,7 @@ def test_a_click_in_a_heat_map_selects_on_the_next_page(visit):
     click_mark(page, "rd_layers", 1, layers.index(3))
     chip = page.locator(".st-key-frame_selection")
     expect(chip).to_contain_text("layer 3")
-    page.wait_for_url("**layer=3*")
+    page.wait_for_url("**layer=3**")
     page.get_by_role("tab", name="Module agreement").click()
     page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
     page.wait_for_url("**layer=3**")

@@ -172,4 +172,4 @@ def test_search_and_next_need_no_mouse(visit):
     page.get_by_role("heading", name="Neuron 7 of layer 1: rank").wait_for()
     page.keyboard.press("b")
     page.get_by_role("heading", name="Neuron 6 of layer 1: rank").wait_for()
-    page.wait_for_url("**neuron=6*")
+    page.wait_for_url("**neuron=6**")
