@@ -1,19 +1,18 @@
-// Has Back leave a page by one press: what a page adds to its own address is no step of the history.
-// Streamlit adds an entry to the browser's history for every change of the address. A page that was just opened
-// completes its address, as by the job that it shows, and Back would first take only that away.
+// Has Back undo one action of the reader by one press. Streamlit adds an entry to the browser's history for every
+// change of the address, also when a page completes its own address; such an entry would lead to the same page.
 (() => {
   const MARK = "gpruneOneStepBack"
   if (window[MARK]) return
   window[MARK] = true
   const push = history.pushState.bind(history)
-  // whether nobody has touched anything since the page was opened
-  let untouched = true
+  // whether the reader has done something since the last step
+  let acted = false
   for (const kind of ["pointerdown", "keydown"])
-    window.addEventListener(kind, () => { untouched = false }, true)
+    window.addEventListener(kind, () => { acted = true }, true)
+  window.addEventListener("popstate", () => { acted = false }, true)
   history.pushState = (state, title, address) => {
-    const same = new URL(address ?? location.href, location.href).pathname === location.pathname
-    if (same && untouched) return history.replaceState(state, title, address)
-    if (!same) untouched = true
-    return push(state, title, address)
+    const step = acted || new URL(address ?? location.href, location.href).pathname !== location.pathname
+    acted = false
+    return step ? push(state, title, address) : history.replaceState(state, title, address)
   }
 })()
