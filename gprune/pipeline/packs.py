@@ -217,7 +217,7 @@ def _list_results(members: list[str]) -> list[tuple[str, str]]:
     results = {_parse_result_path(name) for name in files - {runs.RECORD}}
     complete = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _list_files(kind)} | {runs.RECORD}
     if files != complete or len(members) != len(files):
-        raise UnreadableError(f"the pack lacks a file of a result, or has a duplicate: {archives.AGAIN}")
+        raise UnreadableError(f"the pack lacks a file of a result, or has a duplicate: {archives.REMEDY}")
     return sorted(results)
 
 
@@ -272,5 +272,5 @@ def _extract_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str
     except DamagedError as error:
         reason = sentence(error.fault, 120)
         raise UnreadableError(
-            f"a result of the pack ({kind}/{key}) cannot be read ({reason}): {archives.AGAIN}"
+            f"a result of the pack ({kind}/{key}) cannot be read ({reason}): {archives.REMEDY}"
         ) from error
