@@ -55,7 +55,7 @@ _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 FINISHED = ("cancelled", "interrupted", "failed", "done")
 STATES = ("queued", "running", "cancelling", *FINISHED)
 REMEDY = "start it again: finished stages are kept"
-"""What to do after a failed job."""
+"""Remedy for a failed job."""
 ERROR = "error: "
 """Beginning of the line in which a command reports its failure."""
 LOST = "the process ended without a result (killed, out of memory, or the machine restarted)"

@@ -207,7 +207,7 @@ def cancel(cache: Path, job_id: str) -> Job:
     """Ask a job to stop, and return at once; completed stages are kept.
 
     A queued job is cancelled at once. A running job on this host gets SIGTERM; on another host it reads the request
-    from its state. An ended job is not changed. Raises JobError if there is no such job or its folder cannot be written.
+    from its state. An ended job is not changed. Raises JobError if the job does not exist or cannot be written.
     """
     folder = files.locate(cache, job_id)
 

@@ -79,7 +79,7 @@ class JobProgress:
     total: int = 0
     message: str = ""
     waits: str = ""
-    """Why the job waits for another run that computes the same result; empty if it does not wait."""
+    """Reason why the job waits for another run that computes the same result; empty if it does not wait."""
     elapsed: float | None = None
     """Seconds since the job left the queue; None while it waits."""
     stages: tuple[StageTime, ...] = ()

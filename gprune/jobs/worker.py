@@ -44,7 +44,7 @@ def run_job(folder: Path) -> None:
 
 
 def wait_for_device(job: Job) -> str:
-    """Wait until the devices or slots of a job are free, lock them, and return the first one; empty if it needs none."""
+    """Wait until the devices or slots of a job are free, lock them, and return the first; empty if it needs none."""
     names, count = queue.device_candidates(job.asks, job.timed)
     paths = {name: lock_path(job.folder.parent, name) for name in names}
     while count:
