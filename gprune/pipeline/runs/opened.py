@@ -176,7 +176,7 @@ class Run:
         return self.read(stage) if self.has_result(stage) else None
 
     def require(self, value: T | None, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return `value` unless it is empty. Raises MissingResultError for the declared result, from which it follows."""
+        """Return `value`, which depends on a declared result. Raises MissingResultError if `value` is empty."""
         if not value:
             raise MissingResultError(declare(self.graph, *args, **kwargs).title)
         return value
