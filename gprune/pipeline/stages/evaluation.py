@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @once
 def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
-    """Declare the share of an evaluation text's token runs that occur in the sequences of A, of B and of a check text."""
+    """Declare the share of an evaluation text's token runs that occur in the sequences of A, B and a check text."""
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
 
     def make(work: RunContext, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
