@@ -289,8 +289,8 @@ class Job(JobRecord, JobState):
     """Position in the queue from 1; None unless queued."""
 
     @property
-    def exports(self) -> bool:
-        """Return True if the job creates no run."""
+    def creates_no_run(self) -> bool:
+        """Return True if the job runs a command other than `run`, such as an export or a sweep."""
         return is_other_command(self.arguments)
 
     @property

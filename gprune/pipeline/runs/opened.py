@@ -67,8 +67,8 @@ class Run:
     """reason why the notes cannot be read; empty if they can be read"""
 
     @property
-    def cutting(self) -> dict[str, str]:
-        """Return the name of the masks that each pruning method of the study uses, by method."""
+    def masks_of(self) -> dict[str, str]:
+        """Return the name of the masks of each pruning method of the study, by method."""
         methods = (self.graph.methods[name] for name in self.study.methods)
         return {method.name: method.masks for method in methods if method.decision != "none"}
 
@@ -192,21 +192,21 @@ class Run:
         return stage
 
     @property
-    def cut(self) -> list[str]:
+    def methods_with_masks(self) -> list[str]:
         """Return the methods whose masks exist, GPrune first."""
-        methods = [name for name, masks in self.cutting.items() if self.has(stages.masks, masks)]
+        methods = [name for name, masks in self.masks_of.items() if self.has(stages.masks, masks)]
         return sorted(methods, key=lambda name: name != "gprune")
 
     @property
-    def masked(self) -> list[str]:
-        """Return the names of existing masks: GPrune's first, controls last."""
-        controls = {name: of_masks(name, self.graph.methods).control for name in self.cutting.values()}
+    def mask_names(self) -> list[str]:
+        """Return the names of the existing masks: GPrune's first, controls last."""
+        controls = {name: of_masks(name, self.graph.methods).control for name in self.masks_of.values()}
         order = sorted(controls, key=lambda name: (name != "gprune", controls[name], name))
         return [name for name in order if self.has(stages.masks, name)]
 
     def masks(self) -> dict[str, records.PruningMasks]:
         """Return the existing masks by name. Raises StoreError if one is damaged."""
-        return {name: self.load(stages.masks, name) for name in self.masked}
+        return {name: self.load(stages.masks, name) for name in self.mask_names}
 
     def agreement(self) -> records.Agreement:
         """Return the existing comparisons of modules. Raises MissingResultError if there is none."""
