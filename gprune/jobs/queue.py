@@ -192,6 +192,7 @@ def submit(
 
 
 def _start_job(job: Job) -> None:
+    """Start the process of a queued job; if this fails, mark the job as failed."""
     try:
         pid = start_worker(job.folder, job.cwd)
     except OSError as error:
@@ -212,6 +213,7 @@ def cancel(cache: Path, job_id: str) -> Job:
     folder = files.locate(cache, job_id)
 
     def request_end(state: JobState) -> JobState:
+        """Return the state with the request to stop; a queued job ends at once."""
         if state.state == "queued":
             return state.ended_as("cancelled")
         if state.state == "running":

@@ -132,6 +132,7 @@ def measure_progress(trace: Trace, state: JobState, current_time: float) -> JobP
 
 
 def _compute_stage_times(spans: Sequence[tuple[str, float]], state: JobState, end: float) -> tuple[StageTime, ...]:
+    """Return the time of each stage until the moment `end`; only the last stage may be unfinished."""
     rows: dict[str, StageTime] = {}
     # a stage lasts until the next one begins
     for (stage, start), (_, stop) in pairwise([*spans, ("", end)]):
@@ -194,11 +195,13 @@ class JobReporter:
             file.write(f"{line}\n".encode())
 
     def _mark_running(self, state: JobState) -> JobState:
+        """Return the state of a job that runs in this process."""
         # the worker has marked a job of the queue already; a run without a worker marks itself
         is_marked = state.state in ("running", "cancelling")
         return (state if is_marked else JobState(state="running", started=time.time())).with_process(os.getpid())
 
     def _build_final_state(self, state: JobState, error: BaseException | None) -> JobState:
+        """Return the state after the work has ended, with the exception that ended it or None."""
         if error is None or (isinstance(error, SystemExit) and not error.code):
             return state.ended_as("done")
         is_cancelling = state.state == "cancelling"
@@ -209,6 +212,7 @@ class JobReporter:
         return state.ended_as("failed", describe_error(error))
 
     def _change_state(self, change: Callable[[JobState], JobState]) -> None:
+        """Change the state of the job; an error is only printed, so that it does not hide that of the run."""
         try:
             update(self.folder, change)
         except GpruneError as error:

@@ -130,6 +130,7 @@ def _study_path(folder: Path, index: int) -> Path:
 
 
 def _split_options(options: str) -> list[str]:
+    """Return the options of sbatch in a string. Raises JobError if it holds anything but --name=value."""
     try:
         words = shlex.split(options)
     except ValueError as error:

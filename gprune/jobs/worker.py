@@ -92,6 +92,7 @@ def _is_overtaking(job: Job, names: tuple[str, ...]) -> bool:
 
 
 def _start_on(state: JobState, device: str) -> JobState:
+    """Return the state of a queued job that starts on a device; any other state is returned unchanged."""
     # the job may have been cancelled while it waited
     if state.state != "queued":
         return state

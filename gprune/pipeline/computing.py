@@ -44,6 +44,7 @@ class StageComputer:
                 self.computed.add(stage)
 
     def _compute(self, stage: Stage[Any], started: float) -> None:
+        """Compute a stage, whose lock is held, and store its record with cost, versions and notices."""
         store, work, notices = self.results.store, self.work, list[str]()
         self.announce()
         self.listener(stage.name, 0, 1, self.results.set_aside(stage))
@@ -108,6 +109,7 @@ def compute_result(
 
 
 def _ensure_computed(computer: StageComputer, stage: Stage[Any], can_compute: Callable[[Stage[Any]], bool]) -> None:
+    """Compute a missing or damaged result after its inputs; for errors see `compute_result`."""
     results = computer.results
     # a result that may not be computed again counts as existing even if it is damaged
     may_compute = KINDS[stage.kind].on_demand or can_compute(stage)

@@ -156,6 +156,7 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
 
 
 def _build_record(contents: PackContents) -> dict[str, Any]:
+    """Return the record of the run in the pack."""
     record = {name: contents.record[name] for name in _RECORD_FIELDS if name in contents.record}
     if record.get("state") in ("running", "interrupted"):
         # no process computes the unpacked run, so it counts as cancelled

@@ -95,6 +95,7 @@ class RunRecord:
         return unmeasured
 
     def _merge_failures(self) -> dict[str, dict[str, str]]:
+        """Return key and reason of the stages that this run or an earlier one could not compute, by name."""
         return self._earlier_failures | self.unavailable
 
     def leave_out(self, stage: Stage[Any], reason: str) -> None:
@@ -168,6 +169,7 @@ class RunRecord:
         runs.save(self.results.store, self.name, values)
 
     def _describe_texts(self) -> dict[str, str]:
+        """Return a description of every text, by calibration role or by name of the evaluation text."""
         study = self.results.graph.study
         cache = self.results.store.texts
         described = {role: texts.describe(text, "calibration", cache) for role, text in roles(study).items()}

@@ -102,7 +102,7 @@ class _Runner(StageComputer):
             # a choice is declared again without its failed candidates
             stage = stages.stages_by_name(graph)[planned.name]
             if stage.key in graph.failures:
-                # the stage that computes this result as well has failed: an accuracy, which also yields the answers
+                # another stage that also computes this result has failed, as an accuracy does for its answers
                 self.record.leave_out(stage, graph.failures[stage.key])
                 continue
             try:
@@ -130,6 +130,7 @@ class _Runner(StageComputer):
                 self.work.stream(text)
 
     def _compute_and_record(self, stage: Stage[Any]) -> None:
+        """Compute a stage if it is missing, and add it to the record of the run."""
         self.compute_if_missing(stage)
         self.record.add_stage(stage, reused=stage not in self.computed)
         self.owner.record_progress()
@@ -263,7 +264,7 @@ def _list_candidates(results: Results, choice: Choice) -> dict[str, Any]:
 
 
 def _finite(value: float) -> float | None:
-    # JSON has no NaN and no infinity
+    """Return a number for JSON, or None for NaN and infinity."""
     return float(value) if math.isfinite(value) else None
 
 

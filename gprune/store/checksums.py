@@ -97,6 +97,7 @@ def of_files(paths: Sequence[Path], digest_folder: Path | None = None, salt: byt
 
 
 def _digest_file(path: Path, digest_folder: Path | None, salt: bytes) -> str:
+    """Return the SHA-256 of a file, that of a large one from `digest_folder` if it is stored there."""
     path = path.resolve()
     before = size, _, _ = stamp(path)
     digest = remembered_checksum(path, before, salt)
@@ -116,6 +117,7 @@ def _digest_file(path: Path, digest_folder: Path | None, salt: bytes) -> str:
 
 
 def _read_digest(path: Path, stamp: Stamp) -> str | None:
+    """Return the stored digest of a file if the file still has this stamp, else None."""
     try:
         values = safe_parsing.json_object(path.read_bytes(), "the digest")
     except (OSError, UnreadableError):
@@ -166,6 +168,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=4096)
 def _read_manifest(path: str, _: Stamp) -> dict[str, Any]:
+    """Return the contents of a `meta.json`. Raises ValueError if they do not match their own digest."""
     # the stamp is part of the cache key, so a changed file is read again
     meta = safe_parsing.json_object(Path(path).read_bytes(), MANIFEST, finite=False)
     if meta.pop(DIGEST, "") != _digest_values(meta):

@@ -44,6 +44,7 @@ def code() -> dict[str, Any]:
 
 
 def _read_commit() -> dict[str, Any]:
+    """Return commit and uncommitted changes of a checkout; empty if they cannot be determined."""
     root = installation.APP_FOLDER
     # files copied into another project's folder do not belong to that project's commit
     if not (root / ".git").exists():

@@ -192,6 +192,7 @@ class Store:
             return ""
 
     def _require_manifest(self, stage: str, key: str, record_type: type | None) -> dict[str, Any]:
+        """Return the `meta.json` of a result. Raises StoreError if it is absent, DamagedError if invalid."""
         folder = self.folder(stage, key)
         try:
             meta = checksums.read_manifest(folder)
@@ -331,6 +332,7 @@ class Store:
 
 
 def _read_array(path: Path, axes: Axes) -> np.ndarray[Any, Any]:
+    """Return an array of a record. Raises ValueError if its type of numbers is not that of its field."""
     with _PARSING:
         mode: Any = "r" if path.stat().st_size > LARGEST_IN_MEMORY else None
         array: np.ndarray[Any, Any] = np.load(path, mmap_mode=mode, allow_pickle=False)

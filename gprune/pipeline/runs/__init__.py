@@ -181,6 +181,7 @@ def current_state(root: Path, record: dict[str, Any]) -> str:
 
 
 def _is_at_work(root: Path, record: dict[str, Any]) -> bool:
+    """Return True if the process that owns a run is alive."""
     owner = record.get("owner") or {}
     if other_host(record):
         return is_locked(lock_path(root, str(record.get("run"))))

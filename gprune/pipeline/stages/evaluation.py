@@ -61,6 +61,7 @@ def recovered_perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexi
 
 
 def _declare_perplexity(graph: Graph, kind: str, method: str, text: str, needs: Mapping[str, Any]) -> Stage[Perplexity]:
+    """Declare a perplexity; `kind` tells if it is before or after recovery, and `needs` are those of the model."""
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
     name, suffix = (method, "") if kind == "perplexity" else (f"{method}_recovered", " after recovery")
 
@@ -87,6 +88,7 @@ def _sampled_text_needs(graph: Graph, text: str) -> dict[str, Stage[SampledText]
 
 
 def _read_token_stream(work: RunContext, text: str, sampled: SampledText | None) -> Array:
+    """Return the token stream of an evaluation text, from the record `sampled` if the model wrote it."""
     return work.stream(text) if sampled is None else sampled.ids.ravel()
 
 
@@ -155,6 +157,7 @@ def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
 
 
 def _declare_question_stage(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage[Any]:
+    """Declare a result, accuracy or answers, of a method on a task."""
     index = graph.study.evaluation.tasks.index(task)
     return graph.stage(
         StageId(kind, method=method, item=index),

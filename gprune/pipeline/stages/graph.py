@@ -272,6 +272,7 @@ class Graph:
         return FieldSubset(stage, self._key(stage.kind, settings, needs, {}))
 
     def _key(self, kind: str, settings: Mapping[str, Any], needs: Mapping[str, Any], reads: Mapping[str, str]) -> str:
+        """Return the key of a result, or an empty string if the digests of the inputs are unknown."""
         keys = {name: need.key for name, need in _flatten_needs(needs)} | dict(reads)
         return content_key(kind, settings, keys) if self.has_inputs else ""
 

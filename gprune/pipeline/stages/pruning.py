@@ -23,6 +23,7 @@ OF_A_TEXT: dict[str, Callable[[Graph, str], Stage[Any]]] = {"statistics": statis
 
 
 def _identify_learning(kind: str, method: str, default: str) -> StageId:
+    """Return the identity of a learning stage, which omits the default method."""
     return StageId(kind, method="" if method == default else method)
 
 

@@ -204,6 +204,7 @@ def list_comparisons(study: Study) -> tuple[Comparison, ...]:
     has_fang_groups = is_twflap or "fang" in study.methods
 
     def is_compared(comparison: Comparison) -> bool:
+        """Return True if the study makes a comparison."""
         if "substitute" in comparison.texts and not substitute:
             return False
         if comparison.fang:

@@ -71,6 +71,7 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
 
 
 def _list_method_stages(graph: Graph, name: str, texts: Sequence[str]) -> list[Stage[Any]]:
+    """Return the stages of a method's masks and of its perplexities on `texts`."""
     masked = [masks(graph, METHODS[name].masks)] if METHODS[name].decision != "none" else []
     return [*masked, *(measure.perplexity(graph, name, text) for text in texts)]
 
@@ -81,6 +82,7 @@ def measurable(graph: Graph) -> list[str]:
 
 
 def _list_measurements(graph: Graph) -> list[Stage[Any]]:
+    """Return the stages of accuracies, speed and perplexities after recovery."""
     study, texts = graph.study, graph.study.evaluation.texts
     measurements: list[Stage[Any]] = [
         measure.accuracy(graph, name, task) for name in study.methods for task in measurable(graph)

@@ -25,6 +25,7 @@ Pair = tuple[str, str]
 
 
 def _letters(graph: Graph, pair: Pair) -> str:
+    """Return the names of two texts for a title, such as A and B."""
     return " and ".join(graph.letters[text] for text in pair)
 
 
@@ -116,6 +117,7 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
 
 
 def _statistics_needs(graph: Graph, text: str, metric: str) -> dict[str, Any]:
+    """Return the needs of scores that follow from a text's activation statistics."""
     statistics = calibration.statistics(graph, text, metric)
     return {"statistics": statistics, "norms": calibration.norms(graph), "shape": calibration.shape(graph)}
 
@@ -139,6 +141,7 @@ def _plugin_scoring(graph: Graph, identity: StageId, title: str, plugin: PluginI
 
 
 def _plugin_of(graph: Graph, metric: str) -> PluginInfo | None:
+    """Return the plug-in with a metric of this name, or None for a built-in metric."""
     return graph.plugins.get(f"metric.{metric}")
 
 
