@@ -62,7 +62,7 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
         goals += _list_measurements(graph)
     if until == "all":
         exported = [name for name in WRITTEN if name in study.methods]
-        # without and, if the study has recovery, with it
+        # the model without recovery and, if the study has it, the model with recovery
         recovery_options = (False, True)[: 1 + recovers(study)]
         goals += [checkpoint(graph, name, recovery=option) for name in exported for option in recovery_options]
     if until in ("agreement", "all"):

@@ -306,9 +306,9 @@ def partition(
         needs["profile"] = partition(graph)
     if graph.study.metric == "twflap":
         start = _declare_first_partition(graph, pair, kind, other_seed)
-        title = f"importance scores under {start.title}, on "
+        prefix = f"importance scores under {start.title}, on "
         scorings = [
-            _twflap_scoring(graph, _first_identity(start, "scores", text), title + graph.letters[text], pair, start)
+            _twflap_scoring(graph, _first_identity(start, "scores", text), prefix + graph.letters[text], pair, start)
             for text in pair
         ]
         start_drift = _drift_stage(graph, _first_identity(start, "drift"), f"rank drift under {start.title}", scorings)
