@@ -168,12 +168,14 @@ def _estimate_contexts(_: StageId, case: Case) -> MemoryNeed:
 def _estimate_context_statistics(stage: StageId, case: Case) -> MemoryNeed:
     """Estimate statistics by context, whose backward pass the variant `forward` leaves out."""
     calibration, shape, count = case.study.calibration, case.model.shape, case.study.contexts.count
-    moments, groups = 2.0 * calibration.shards, shape.layers * count * shape.neurons * _STATISTIC_BYTES
-    per_sequence, fixed = 4.0 * shape.layers * 2 * count * calibration.length, groups * (moments + 6)
+    # `by_context` are the bytes of an array (layers, contexts, neurons); mean and moment of each shard are such arrays
+    moments, by_context = 2.0 * calibration.shards, shape.layers * count * shape.neurons * _STATISTIC_BYTES
+    # two float32 numbers per token, context and layer; the stored arrays, and six for the current batch
+    per_sequence, fixed = 4.0 * shape.layers * 2 * count * calibration.length, by_context * (moments + 6)
     if "forward" not in stage.variant:
         per_sequence += case.backward(calibration.length)
         fixed += case.logits(_LOGITS, 3)
-    return _estimate_passes(case, per_sequence=per_sequence, host=groups * (moments + 1), fixed=fixed)
+    return _estimate_passes(case, per_sequence=per_sequence, host=by_context * (moments + 1), fixed=fixed)
 
 
 def _estimate_scores(stage: StageId, case: Case) -> MemoryNeed | None:
