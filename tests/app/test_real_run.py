@@ -126,7 +126,7 @@ def test_a_run_has_the_comparisons_and_masks_of_its_study_and_the_page_decides_t
     assert result.retention == run.load(stages.masks, "gprune").retention
     decision = [
         name
-        for name in run.masked
+        for name in run.mask_names
         if not (METHODS[name].learns or METHODS[name].layered or METHODS[name].decision == "chosen")
     ]
     for method in decision:

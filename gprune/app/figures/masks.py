@@ -128,7 +128,7 @@ def parts(run: Run) -> Panel:
 
 def base_methods(run: Run) -> list[str]:
     """Return the masks that GPrune's can be compared with."""
-    return [name for name in run.masked if name != "gprune"]
+    return [name for name in run.mask_names if name != "gprune"]
 
 
 def choose_base(run: Run, base: str) -> str:
@@ -359,7 +359,7 @@ def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Select
 
 def mask_labels(run: Run) -> dict[str, str]:
     """Return the masks of the run by name, with their labels; raise MissingResultError if there are none."""
-    return run.require({name: label(name) for name in run.masked}, stages.masks)
+    return run.require({name: label(name) for name in run.mask_names}, stages.masks)
 
 
 def choose_masks(run: Run, method: str, base: str) -> tuple[str, str]:

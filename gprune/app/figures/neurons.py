@@ -258,7 +258,7 @@ def _behaviour(root: str, keys: tuple[str, ...], layer: int) -> analysis.Princip
 
 def mask_choices(run: Run, colour: str) -> list[str]:
     """Return the names of the masks that a coloring can use."""
-    return [name for name in run.masked if colour == TEXT_MASKS or name != "gprune"]
+    return [name for name in run.mask_names if colour == TEXT_MASKS or name != "gprune"]
 
 
 def default_masks(run: Run, colour: str) -> str:
@@ -275,7 +275,7 @@ def default_masks(run: Run, colour: str) -> str:
 
 def default_coloring(run: Run) -> str:
     """Return the coloring by the masks that keep a neuron, or the best alternative that the run has results for."""
-    if "gprune" in run.masked and len(run.masked) > 1:
+    if "gprune" in run.mask_names and len(run.mask_names) > 1:
         return METHOD_MASKS
     return MODULE if run.has(stages.partition) else DRIFT
 
@@ -508,7 +508,7 @@ def members_of(run: Run, unit: Selection) -> tuple[Array, pd.DataFrame | None]:
 
 def kept_neurons(run: Run, layer: int) -> dict[str, Array]:
     """Return (neurons,) bool of a layer for GPrune and the run's metric alone, by their labels."""
-    names = [name for name in ("gprune", run.study.metric) if name in run.masked]
+    names = [name for name in ("gprune", run.study.metric) if name in run.mask_names]
     return {control_label(name): np.asarray(run.load(stages.masks, name).ffn[layer]) for name in names}
 
 

@@ -248,7 +248,7 @@ def _show_methods(content: Card, run: Run) -> None:
     if run.packed:
         st.info(run_status.no_model(run), icon=":material/inventory_2:")
         return
-    if not run.cut:
+    if not run.methods_with_masks:
         st.info("No method of this run has masks yet.", icon=":material/hourglass_empty:")
         return
     content.set_title("Export the model of any method")
@@ -256,7 +256,7 @@ def _show_methods(content: Card, run: Run) -> None:
         "Each folder has the repair of the run, the list of kept units, a model card and the tokenizer. It is built "
         "on the CPU from the dense model and the masks, then read back and compared."
     )
-    for method in run.cut:
+    for method in run.methods_with_masks:
         _show_method(run, method)
     words = shlex.join(["python", "-m", "gprune", "export", run.name, "METHOD", "OUT"])
     st.code(words, language="bash", wrap_lines=True)

@@ -82,7 +82,7 @@ def _draw_jobs(situation: work.Situation) -> None:
     every = live.POLL_SECONDS if situation.active else None
     address.fragment(_draw_job, every)(situation.root, job.id)
     run = situation.run_named(run_status.run_of_job(situation.root, job.id))
-    if run is not None and not job.exports:
+    if run is not None and not job.creates_no_run:
         _draw_learning(run)
 
 
@@ -114,7 +114,7 @@ def _draw_controls(root: str, job: Job) -> None:
             key = f"jobs_resume_{job.id}"
             components.action_button("Resume", key, "play_arrow", components.attempt, "jobs", _resume, root, job.id)
         # the same settings may only fail again
-        if job.state == "failed" and study is not None and not job.exports:
+        if job.state == "failed" and study is not None and not job.creates_no_run:
             if components.button(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
                 address.to_launch(study, f"The settings of “{job.label}” are")
         run, current = frame.situation().run_named(run_status.run_of_job(root, job.id)), frame.current_run()
@@ -204,7 +204,7 @@ def _job_row(situation: work.Situation, job: Job) -> dict[str, Any]:
     progress, study = queue.progress(Path(situation.root), job.id), run_status.study_of_job(situation.root, job.id)
     run = work.run_of_active_job(situation, job)
     share, left = 1.0 if job.state == "done" else 0.0, None
-    if job.state != "done" and job.exports:
+    if job.state != "done" and job.creates_no_run:
         share = progress.fraction
     elif run is not None and run.expected_seconds and job.state != "done":
         estimate = run_status.run_outlook(run, progress)

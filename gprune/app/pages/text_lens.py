@@ -70,7 +70,7 @@ def show(run: Run) -> None:
 
 
 def _choose_models(run: Run) -> _Models | None:
-    labels = {name: control_label(name) for name in run.cut}
+    labels = {name: control_label(name) for name in run.methods_with_masks}
     if not labels:
         with cards.card("lens_reading", "Where does the pruned model do worse?", run):
             run.require(labels, stages.masks)

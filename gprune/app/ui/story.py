@@ -176,7 +176,7 @@ def budget_finding(run: Run) -> str:
 
 def main_baseline(run: Run) -> str | None:
     """Return the masks to compare GPrune with: those of the metric's method, else of a baseline or any other method."""
-    masked = (name for name in run.masked if name != OURS)
+    masked = (name for name in run.mask_names if name != OURS)
     ordered = sorted(masked, key=lambda name: not of_masks(name).baseline)
     own_masks = METHODS[verdict.own_method(run.study.metric)].masks
     # an unfinished run may still compute them
