@@ -37,9 +37,9 @@ def test_a_dense_and_a_pruned_folder_tell_what_their_models_have(family, tmp_pat
     result = inspection.inspect(str(folder))
     assert result.neurons == (13, 13, 13) and set(result.groups) == {decoder.shape.kv_heads}
     assert result.parameters == sum(parameter.numel() for parameter in decoder.model.parameters())
-    assert result.family == FAMILIES[family].label and result.prunable == FAMILIES[family].pruned
+    assert result.family == FAMILIES[family].label and result.prunable == FAMILIES[family].pruned_units
     assert result.form.startswith("stock model") and result.loads == "without custom code"
-    groups = [3, 1, 2] if FAMILIES[family].heads else [1, 1, 1]
+    groups = [3, 1, 2] if FAMILIES[family].prunes_heads else [1, 1, 1]
     live = save(decoder, tmp_path / "out", masks=masks_of(decoder, groups, [2, 13, 6]))
     result = inspection.inspect(str(tmp_path / "out"))
     assert (result.neurons, result.groups) == ((2, 13, 6), tuple(groups))

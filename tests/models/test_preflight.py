@@ -131,7 +131,7 @@ REFUSED = {
     ),
     "number type of another spelling": (
         config(dtype="bf16"),
-        "dtype of the model .* is 'bf16', which torch lacks: write bfloat16, float16 or float32",
+        "dtype of the model .* is 'bf16', not a floating-point type of torch: use bfloat16, float16 or float32",
     ),
     "experts": (
         config(experts_implementation="grouped_mm"),
@@ -148,7 +148,7 @@ REFUSED = {
     "tokenizer of Gemma": (tokenizer_class("GemmaTokenizer"), 'as GemmaTokenizer, which needs "<unk>'),
     "private attention": (
         config(_attn_implementation="flash_attention_2"),
-        "requires flash_attention_2: call the field attn_implementation",
+        "has the field _attn_implementation with 'flash_attention_2': rename it attn_implementation",
     ),
     "gguf": (
         other_files("model-Q4_K_M.gguf"),
@@ -178,7 +178,7 @@ REFUSED = {
     ),
     "gptq": (
         config(quantization_config={"quant_method": "gptq", "bits": 4}),
-        r"the weights of the model .* are quantized \(gptq\), which is not supported: use the unquantized checkpoint",
+        r"the weights of the model .* are quantized \(gptq\), which is not supported: use the original checkpoint",
     ),
     "compressed-tensors": (config(compression_config={"a": 1}), r"are quantized \(compressed-tensors\)"),
     "mlx": (config(quantization={"bits": 4, "group_size": 64}), r"are quantized \(MLX\)"),

@@ -261,7 +261,7 @@ def _require_supported(model: Any) -> None:
         remedy = "convert the folder with llama.cpp's own converter"
         if ordinary.has_own_class(model):
             padding = "export it with --padded and convert that with llama.cpp's own converter"
-            remedy = "use the folder with transformers" if FAMILIES[family].text else padding
+            remedy = "use the folder with transformers" if FAMILIES[family].inner_types else padding
         raise CheckpointError(
             f"llama.cpp's deci architecture does not compute what a {family} model computes: {remedy}"
         )

@@ -42,10 +42,10 @@ class StockModel:
 
 
 def widths(model: Any, layout: Layout) -> tuple[list[int], list[int]]:
-    """Return the FFN neurons and key/value groups of every layer; 1 group if `layout.heads` is False."""
+    """Return the FFN neurons and key/value groups of every layer; 1 group if `layout.prunes_heads` is False."""
     layers = list(model.get_submodule(layout.layers).children())
     neurons = [layer.get_submodule(layout.down_proj).in_features for layer in layers]
-    if not layout.heads:
+    if not layout.prunes_heads:
         return neurons, [1] * len(layers)
     size = group_size(language_config(model)) * head_width(model, layout)
     return neurons, [layer.get_submodule(layout.o_proj).in_features // size for layer in layers]
@@ -69,13 +69,13 @@ def find_stock_model(model: Any, layout: Layout) -> StockModel | None:
     parts besides the language model, or no family has a parameter for every weight.
     """
     neurons, groups = widths(model, layout)
-    if layout.text or len(set(neurons)) > 1 or len(set(groups)) > 1:
+    if layout.inner_types or len(set(neurons)) > 1 or len(set(groups)) > 1:
         return None
     config = model.config
-    if layout.heads and not layout.free_heads and groups[0] != config.num_key_value_heads:
+    if layout.prunes_heads and not layout.free_heads and groups[0] != config.num_key_value_heads:
         return None
     sizes = {"intermediate_size": neurons[0], "head_dim": head_width(model, layout)}
-    if layout.heads:
+    if layout.prunes_heads:
         sizes |= {"num_key_value_heads": groups[0], "num_attention_heads": groups[0] * group_size(config)}
     for family, values in stock_candidates(model):
         # some configurations reject a number of heads

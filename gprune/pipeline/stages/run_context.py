@@ -162,7 +162,7 @@ class RunContext:
             if not devices.out_of_memory(error):
                 raise
             decoder = self.__dict__.get("decoder")
-            sizes = devices.describe_memory(error, devices.MACHINE if decoder is None else decoder.device)
+            sizes = devices.describe_memory(error, devices.CPU if decoder is None else decoder.device)
             raise SettingsError(
                 f"{title}: memory ran out ({sizes}): use dtype bfloat16, close other programs, or "
                 "choose a smaller model"
