@@ -88,8 +88,7 @@ def require_whole(folder: Path) -> None:
             raise ModelError(f"experts_implementation of {name} is {kernel!r}, but it has no experts: remove it")
     for dtype in _find_settings(folder, "dtype", "torch_dtype"):
         if not _DTYPE.fullmatch(str(dtype)):
-            remedy = "use bfloat16, float16 or float32"
-            raise ModelError(f"dtype of {name} is {dtype!r}, not a floating-point type of torch: {remedy}")
+            raise ModelError(f"dtype of {name} is {dtype!r}, which torch lacks: use bfloat16, float16 or float32")
     language = families.language_values(values)
     untied = not language.get(families.TIED, layout.defaults.get(families.TIED, False)) if layout else False
     if tensors and untied and not any(key.endswith("lm_head.weight") for key in tensors):

@@ -235,9 +235,7 @@ def test_the_table_of_the_docs_is_that_of_the_families(project):
 
 def test_the_smallest_pruned_model_has_to_fit_the_retention():
     values = tiny_decoder("olmo2", **SIZES).model.config.to_dict()
-    with pytest.raises(
-        SettingsError, match=r"retention 0.5 .* all heads\. Choose a retention of at least 0.7"
-    ):
+    with pytest.raises(SettingsError, match=r"retention 0.5 .* all heads\. Choose a retention of at least 0.7"):
         require_retention(values, 0.5)
     require_retention(values, 0.9)
     require_retention(values | {"model_type": "llama"}, 0.5)

@@ -131,7 +131,7 @@ REFUSED = {
     ),
     "number type of another spelling": (
         config(dtype="bf16"),
-        "dtype of the model .* is 'bf16', not a floating-point type of torch: use bfloat16, float16 or float32",
+        "dtype of the model .* is 'bf16', which torch lacks: use bfloat16, float16 or float32",
     ),
     "experts": (
         config(experts_implementation="grouped_mm"),

@@ -93,7 +93,7 @@ def folder(tmp_path):
         ({"kept_neurons": 3}, "kept_neurons: .*valid array"),
         ({"kept_neurons": [[99]]}, "it keeps unit 99 of layers with 13"),
         ({"kept_neurons": [[-1]]}, "it keeps unit -1 of layers with 13"),
-        ({"kept_neurons": [[1]]}, "of different numbers of layers"),
+        ({"kept_neurons": [[1]]}, "differ in the number of layers"),
         ({"probe_logits": 1}, "probe_logits: .*valid array"),
         ({"probe_tokens": [-1]}, "probe_tokens: 0: .*greater than or equal to 0"),
         ({"study": "x"}, "study: .*an object"),
