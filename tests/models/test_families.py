@@ -134,7 +134,7 @@ def test_repaired_models_come_back_and_a_padded_one_has_the_biases_or_is_refused
     assert torch.equal(checkpoint.load_verified(tmp_path / "in")(ids).logits, live(ids).logits)
     assert model_card.read_record(tmp_path / "in").pruned.biased
     if family not in WITH_BIASES:
-        with pytest.raises(CheckpointError, match=f"a stock {family} model has no bias in .*compensation"):
+        with pytest.raises(CheckpointError, match=f"a stock {family} model has no biases in .*compensation"):
             padded.save_padded(tmp_path / "in", tmp_path / "out")
         assert [file.name for file in tmp_path.iterdir()] == ["in"]
         return

@@ -106,7 +106,7 @@ REFUSED = {
         renamed(lambda name: name.replace("q_proj", "q_proj.base_layer")),
         "is a PEFT adapter of another model",
     ),
-    "untied by default": (drop_tie, "has no lm_head; set tie_word_embeddings to true in config.json"),
+    "untied by default": (drop_tie, "has no lm_head: set tie_word_embeddings to true in config.json"),
     "untied without head": (config(tie_word_embeddings=False), "true in config.json if the head is tied"),
     "biases denied": (
         extra_tensor(f"{LAYER}self_attn.q_proj.bias", 16),

@@ -120,9 +120,7 @@ def flip_a_byte(file, *_):
             lambda *paths: change_a_weight(paths[-1]),
             "differs from the live one in model.layers.2",
         ),
-        pytest.param(
-            gguf, "_write", flip_a_byte, "in the file differs from the written one", marks=READING[1].marks
-        ),
+        pytest.param(gguf, "_write", flip_a_byte, "in the file differs from the written one", marks=READING[1].marks),
     ],
 )
 def test_an_export_that_does_not_read_back_is_refused(module, writer, damage, words, folder, tmp_path, monkeypatch):
