@@ -48,7 +48,7 @@ def test_a_model_or_text_that_no_file_can_be_or_of_a_user_who_is_not_there(name)
     with pytest.raises(ModelError, match="the model cannot be") as refusal:
         identity.locate(name)
     require_one_sentence(refusal.value)
-    with pytest.raises(CorpusError, match="the text cannot be read: the path cannot be") as refusal:
+    with pytest.raises(CorpusError, match="there is no text there: the path cannot be") as refusal:
         source.resolve(name, "calibration")
     require_one_sentence(refusal.value)
 

@@ -81,7 +81,7 @@ def resolve(
         description = sampled.describe_sampling(sampled.sampling_of(name))
         return Source(name, "sampled", f"written by the model itself ({description})")
     with safe_parsing.reraise_as(CorpusError):
-        path = safe_parsing.path(name.base, "the text cannot be read: the path")
+        path = safe_parsing.path(name.base, "there is no text there: the path")
     if not naming.path_exists(name.base):
         raise CorpusError(_missing_message(name))
     if path.is_dir():

@@ -368,4 +368,4 @@ def test_folder_whose_name_is_a_pattern_does_not_read_its_neighbours(tmp_path):
         write_lines(tmp_path / name / "train.jsonl", {"text": name})
     assert read(tmp_path / "d1") == ["d1"]
     for name in ("d*", "d[1]"):
-        assert_refused(tmp_path / name, "for a pattern: rename the folder")
+        assert_refused(tmp_path / name, "as a pattern: rename the folder")
