@@ -64,7 +64,7 @@ def dataset(small_hub, parquet):
 
 @pytest.mark.parametrize("text", ["wikitext2", "ptb", "c4", "bookcorpus", "hub:someone/something"])
 def test_offline_variable_fails_at_once(text):
-    with pytest.raises(CorpusError, match="not on this machine and cannot be downloaded, because HF_HUB_OFFLINE is set.* local file"):
+    with pytest.raises(CorpusError, match="cannot be downloaded, because HF_HUB_OFFLINE.* local file"):
         texts.prepare(text, "calibration")
     assert "not on this machine yet" in texts.describe(text)
     assert read(text, download=False) == []
