@@ -120,7 +120,7 @@ def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str)
     the padded model.
     """
     layout, llama_like = FAMILIES.get(dense_type(family)), family in ("llama", *_WITHOUT_BIASES)
-    if layout is None or layout.text:
+    if layout is None or layout.inner_types:
         return "is not made by padding. Use the pruned folder itself"
     if family == "qwen3" and model.biased:
         return f"has no place for the biases of {model.repaired_by}. Use the pruned folder itself"

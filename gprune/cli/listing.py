@@ -34,7 +34,7 @@ def _models(options: argparse.Namespace) -> int:
     if options.model is not None:
         return _describe_model(options)
     for model_type, layout in FAMILIES.items():
-        say(f"{model_type:<18} {layout.label:<16} {layout.pruned}")
+        say(f"{model_type:<18} {layout.label:<16} {layout.pruned_units}")
     return 0
 
 

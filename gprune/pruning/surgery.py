@@ -47,12 +47,12 @@ def cut(
     # the copy shares all weights except the narrowed ones, and the hooks of offloaded weights
     hooks = [part._hf_hook for part in decoder.model.modules() if hasattr(part, "_hf_hook")]
     model_copy = copy.deepcopy(decoder.model, {id(part): part for part in (*decoder.model.parameters(), *hooks)})
-    slices = [entry for entry in decoder.layout.table() if entry[1] == 0]
+    slices = [entry for entry in decoder.layout.unit_slices() if entry[1] == 0]
     with torch.no_grad():
         layers = list(model_copy.get_submodule(decoder.layout.layers).children())
         for index, layer in enumerate(layers):
             devices.load_offloaded(layer)
-            narrow(layer, slices, decoder.layout.numbers(), _kept_units(decoder.shape, model.masks, index))
+            narrow(layer, slices, decoder.layout.unit_counts(), _kept_units(decoder.shape, model.masks, index))
         for output in maps:
             path = decoder.layout.slice_of(output.name).path
             _set_weights(parts.linear(layers[output.layer], path, output.layer), *output.narrowed())

@@ -479,7 +479,7 @@ def _load_tokenizer(model: str, _digest: str) -> Tokenizer:
 
 
 def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> ContextPassage:
-    before, token, after = vocabulary.around(tokenizer, position.ids, position.at)
+    before, token, after = vocabulary.text_around(tokenizer, position.ids, position.at)
     return ContextPassage(
         before=before,
         token=token,

@@ -82,7 +82,7 @@ def of_model(name: str) -> Dimensions:
     folder = identity.locate(name)
     values = identity.configuration(folder)
     dimensions, layout = Dimensions.of(values), FAMILIES.get(str(values.get("model_type")))
-    if layout is None or not layout.text:
+    if layout is None or not layout.inner_types:
         return dimensions
     # its files also contain parts outside the language model, such as an image encoder
     weights = sum(tensor.numbers for tensor in identity.parameter_tensors(folder))

@@ -175,7 +175,7 @@ class RunContext:
                 raise
             # the attribute itself would load the model
             decoder = self.__dict__.get("decoder")
-            sizes = devices.describe_memory(error, devices.MACHINE if decoder is None else decoder.device)
+            sizes = devices.describe_memory(error, devices.CPU if decoder is None else decoder.device)
             raise SettingsError(
                 f"{title}: memory ran out ({sizes}): use dtype bfloat16, close other programs, or "
                 "choose a smaller model"

@@ -91,7 +91,7 @@ def _start_token(decoder: Decoder, text: str) -> tuple[int, int]:
         tokenizer.eos_token_id,
         eos_ids[0] if isinstance(eos_ids, list | tuple) and eos_ids else eos_ids,
     )
-    size = decoder.embeddings
+    size = decoder.num_embeddings
     start = next((token for token in candidates if isinstance(token, int) and 0 <= token < size), None)
     if start is None:
         raise ModelError(

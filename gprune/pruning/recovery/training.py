@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from gprune.models.decoder import Decoder
 from gprune.models.families import Layout
-from gprune.models.low_rank import linear_maps, pairs
+from gprune.models.low_rank import factor_pairs, linear_maps
 from gprune.pruning.sparsity.tuning import COLUMNS, Tuner, common_ids
 from gprune.records import RecoveredWeights, Tokens
 from gprune.store.resumption import Resumption
@@ -105,7 +105,7 @@ class Adapters:
         return nullcontext()
 
     def _pairs(self, numbers: Tensor) -> list[tuple[Tensor, Tensor]]:
-        return list(pairs(numbers, self.sizes, self.rank))
+        return list(factor_pairs(numbers, self.sizes, self.rank))
 
     def attach(self, layers: Sequence[Any]) -> None:
         """Make views of `numbers` and `gradient` the weights and gradients of peft's layers, one layer per map."""

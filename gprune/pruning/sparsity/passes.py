@@ -98,7 +98,7 @@ class Passes:
             remedy=_SHORTER,
             device=decoder.device,
             on_progress=on_progress,
-            kind=MethodError,
+            error_class=MethodError,
         )
 
     def run(self, learned: Tensor, numbers: Array, step: int, steps: int) -> BatchSums:

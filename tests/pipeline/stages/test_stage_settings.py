@@ -160,10 +160,10 @@ def test_the_text_of_llm_pruner_is_read_by_a_method(study):
     study = replace(study, methods=("dense", "flap")).with_settings({"baselines.taylor_text": "own.jsonl"})
     study = study.with_settings({"evaluation.texts": ("own.jsonl",)})
     result = protocol.holdout_statuses(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
-    assert set(result.kin) == {"A", "B"} and result.other
+    assert set(result.kin) == {"A", "B"} and result.is_other_corpus
     study = replace(study, methods=("dense", "llm_pruner"))
     result = protocol.holdout_statuses(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
-    assert result.brief == "same text as LLM-Pruner’s own text" and not result.other
+    assert result.brief == "same text as LLM-Pruner’s own text" and not result.is_other_corpus
     # an overlap is measured with A and B alone, whether or not that text can be had
     study = study.with_settings({"evaluation.texts": ("other.txt",)})
     shares = {"other.txt": TextOverlap("other.txt", 17, 1, np.zeros(2), np.ones(2))}
