@@ -105,7 +105,7 @@ class _Block:
         return np.where(self.is_unit, numbers.take(self._units), self._low_bits)
 
     def displacement(self, first: Array, second: Array) -> Array:
-        """Return (groups,) displacements as in `GroupedRanks.displacement`; the inputs are from `_sortable_integers`."""
+        """Return (groups,) displacements as in `GroupedRanks.displacement`, from results of `_sortable_integers`."""
         ordered = self._sort(first.take(self._units))
         # the second scores are in the order of the first, so their low bits hold the ranks by the first
         second_ordered = self._sort(second.take(self._units.take(ordered & self._position_mask)))

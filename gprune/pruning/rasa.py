@@ -23,10 +23,9 @@ def balanced_splits(shards: int) -> list[Split]:
 
     The order of the halves is ignored: 8 shards give 35.
     """
-    first_halves = [(0, *rest) for rest in combinations(range(1, shards), shards // 2 - 1)]
-    count = len(first_halves)
-    selected = np.unique(np.linspace(0, count - 1, min(_MOST_SPLITS, count)).round().astype(int))
-    halves = [first_halves[index] for index in selected]
+    left_halves = [(0, *rest) for rest in combinations(range(1, shards), shards // 2 - 1)]
+    selected = np.unique(np.linspace(0, len(left_halves) - 1, min(_MOST_SPLITS, len(left_halves))).round().astype(int))
+    halves = [left_halves[index] for index in selected]
     return [(first, tuple(sorted(set(range(shards)) - set(first)))) for first in halves]
 
 
