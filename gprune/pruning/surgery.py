@@ -56,7 +56,7 @@ def cut(
             narrow(layer, slices, decoder.layout.numbers(), _kept_units(decoder.shape, model.masks, index))
         for output in maps:
             path = decoder.layout.slice_of(output.name).path
-            _set_weights(parts.linear(layers[output.layer], path, output.layer), *output.narrowed())
+            _set_weights(parts.linear(layers[output.layer], path, output.layer), *output.pruned_parameters())
     devices.release_hooks(model_copy)
     if model.recovered is not None:
         low_rank.merge(model_copy, decoder.layout, model.recovered)

@@ -280,8 +280,8 @@ def _declare_removal(graph: Graph, method: Method) -> Declared:
         if method.decision == "osscar":
             choose = osscar.osscar_decision(shape, study.retention, _find_equal_counts(study, shape))
         else:
-            change = slimllm.layer_cosines(work.decoder, tokens, batch, work.progress)
-            choose = slimllm.slimllm_decision(work.decoder, study.retention, change)
+            cosines = slimllm.layer_cosines(work.decoder, tokens, batch, work.progress)
+            choose = slimllm.slimllm_decision(work.decoder, study.retention, cosines)
         walked = remove_layerwise(work.decoder, tokens, batch, choose, method.fit, work.progress)
         masks = uniform.build_masks(shape, walked.ffn, walked.heads, study.retention)
         return masks, _compute_margins(walked.order, walked.ffn)
