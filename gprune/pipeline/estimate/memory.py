@@ -177,7 +177,7 @@ def _estimate_scores(stage: StageId, case: Case) -> MemoryNeed | None:
 def _estimate_masks(stage: StageId, case: Case) -> MemoryNeed | None:
     """Estimate masks; only layer-by-layer methods and plug-ins run the model."""
     method, stream = of_masks(stage.method), case.stream(case.study.calibration.samples)
-    if method.foreign:
+    if method.plugin_runs_model:
         return MemoryNeed(case.weights)
     if method.decision == "sequential":
         return _estimate_passes(case, host=2 * stream, fixed=8.0 * _WIDENED_ACTIVATIONS[case.gpu])

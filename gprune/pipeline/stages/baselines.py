@@ -54,7 +54,7 @@ def baseline_masks(
         # pooled scores are computed here, so their settings belong to this stage
         primary_scoring = scoring(graph, "primary", "flap" if method.decision == "fang" else method.metric)
         settings |= {**primary_scoring.settings, **primary_scoring.head_settings}
-    settings |= study.sparsity.shaped
+    settings |= study.sparsity.width_settings
 
     def make(work: RunContext, shape: ModelShape, **parts: Any) -> PruningMasks:
         from gprune.pruning.allocation.alignment import align_widths
@@ -64,7 +64,7 @@ def baseline_masks(
             masks = align_widths(masks, margins, shape, study.sparsity.alignment)
         return replace(masks, method=name)
 
-    model_inputs = graph.model if method.layered or method.foreign else {}
+    model_inputs = graph.model if method.layered or method.plugin_runs_model else {}
     needs = {"shape": shape(graph), **needs, **attention}
     return graph.stage(identity, title, make, needs=needs, reads=model_inputs, settings=settings)
 
