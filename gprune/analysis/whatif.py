@@ -116,7 +116,7 @@ def shifted_masks(base: Prepared, source: Array, target: float) -> PruningMasks:
 def rank_units(base: Prepared, source: Array) -> RankedUnits:
     """Return the ranked units with some modules scored from B; `source` is (modules,), 1 for B."""
     count = len(base.auxiliary)
-    from_auxiliary = np.asarray(source, dtype=bool)[base.units.owner[:count]]
+    from_auxiliary = np.asarray(source, dtype=bool)[base.units.threshold_index[:count]]
     mixed = base.units.quantiles.copy()
     np.copyto(mixed[:count], base.auxiliary, where=from_auxiliary)
     return replace(base.units, quantiles=mixed)

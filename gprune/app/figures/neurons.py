@@ -181,7 +181,7 @@ def _explain_map(run: Run, basis: str, layout: str) -> str:
         "PCA shows the two components of largest variance."
         if layout == PCA
         else f"UMAP uses at most {analysis.MOST_COMPONENTS} principal components, {analysis.NEIGHBOURS} neighbours, "
-        f"minimum distance {analysis.APART} and seed {run.study.seed}; another seed gives another layout."
+        f"minimum distance {analysis.MIN_DISTANCE} and seed {run.study.seed}; another seed gives another layout."
     )
     scores = "Score colours are ranks within the layer, from 0 (least important) to 1 (most important)."
     masks = "“Only … scores”: the method keeps the neuron with the scores of this text alone, at the same budget."
@@ -294,7 +294,7 @@ def color_neurons(run: Run, layer: int, colour: str, method: str) -> Coloring:
     if colour in (SCORE_A, SCORE_B):
         index = int(colour == SCORE_B)
         scores = run.load(stages.scores, stages.PAIR[index]).ffn[layer]
-        return Coloring(values=analysis.positions(scores), title=name_texts(f"rank on {'AB'[index]}", run.study))
+        return Coloring(values=analysis.normalized_ranks(scores), title=name_texts(f"rank on {'AB'[index]}", run.study))
     name = of_masks(method).name
     if colour == TEXT_MASKS:
         texts = whatif.PRIMARY, whatif.AUXILIARY

@@ -70,7 +70,7 @@ def main(series: Series) -> list[Row]:
 def _selected_methods(series: Series) -> list[Row]:
     """Return the rows of the scale's methods at every retention; GPrune uses the metric of each method that has one."""
     names = [name for name in series.scale.methods if name != "dense"]
-    bases = [metric for name in names if (metric := _BASES.get(name) or METHODS[name].brings)]
+    bases = [metric for name in names if (metric := _BASES.get(name) or METHODS[name].plugin_metric)]
     rows = compared_methods(series)[:1]
     for retention in series.scale.retentions:
         for name in names:

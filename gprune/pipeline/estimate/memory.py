@@ -193,7 +193,7 @@ def _estimate_scores(stage: StageId, case: Case) -> MemoryNeed | None:
 def _estimate_masks(stage: StageId, case: Case) -> MemoryNeed | None:
     """Estimate masks; only layer-by-layer methods and plug-ins (`foreign`) run the model."""
     method, stream = of_masks(stage.method), case.stream(case.study.calibration.samples)
-    if method.foreign:
+    if method.plugin_runs_model:
         return MemoryNeed(case.weights)
     if method.decision == "sequential":
         # the inputs and outputs of the current layer, and float32 copies of some activations

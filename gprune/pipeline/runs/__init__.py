@@ -17,11 +17,11 @@ from typing import Annotated, Any, ClassVar
 from gprune.jobs import processes
 from gprune.store import Store, explain_errors
 from gprune.store.checksums import Stamp, stamp
-from gprune.study.settings import SOUND
+from gprune.study.settings import VALID_TEXT
 from gprune.system import machine, safe_parsing
 from gprune.system.errors import SettingsError, StoreError, UnreadableError
 from gprune.system.files import is_locked, make_folder, write_json
-from gprune.system.forms import LooseForm, Rule, one_of, shorter, validate_form
+from gprune.system.forms import LooseForm, Rule, max_length, one_of, validate_form
 from gprune.system.safe_parsing import did_you_mean
 
 RECORD = "run.json"
@@ -203,7 +203,7 @@ class RunNotes(LooseForm):
     """The user's notes on a run, in a separate file so that the process of the run never overwrites them."""
 
     WHERE: ClassVar = "a run's "
-    name: Annotated[str, shorter(LONGEST_RUN_NAME), SOUND, Rule("one line", lambda name: "\n" not in name)] = ""
+    name: Annotated[str, max_length(LONGEST_RUN_NAME), VALID_TEXT, Rule("one line", lambda name: "\n" not in name)] = ""
     """display name of the run; empty for the name of its study"""
     hidden: bool = False
     """True if lists of runs leave it out"""

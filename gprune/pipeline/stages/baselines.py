@@ -55,7 +55,7 @@ def baseline_masks(
         # pooled scores are computed here, so their settings belong to this stage
         primary_scoring = scoring(graph, "primary", "flap" if method.decision == "fang" else method.metric)
         settings |= {**primary_scoring.settings, **primary_scoring.head_settings}
-    settings |= study.sparsity.shaped
+    settings |= study.sparsity.width_settings
 
     def make(work: RunContext, shape: ModelShape, **parts: Any) -> PruningMasks:
         from gprune.pruning.allocation.alignment import align_widths
@@ -65,7 +65,7 @@ def baseline_masks(
             masks = align_widths(masks, margins, shape, study.sparsity.alignment)
         return replace(masks, method=name)
 
-    model_inputs = graph.model_digests if method.layered or method.foreign else {}
+    model_inputs = graph.model_digests if method.layered or method.plugin_runs_model else {}
     needs = {"shape": shape(graph), **needs, **attention}
     return graph.stage(identity, title, make, needs=needs, reads=model_inputs, settings=settings)
 
@@ -292,8 +292,8 @@ def _declare_removal(graph: Graph, method: Method) -> Declared:
         if method.decision == "osscar":
             choose = osscar.osscar_decision(shape, study.retention, _find_equal_counts(study, shape))
         else:
-            change = slimllm.layer_cosines(work.decoder, tokens, batch, work.progress)
-            choose = slimllm.slimllm_decision(work.decoder, study.retention, change)
+            cosines = slimllm.layer_cosines(work.decoder, tokens, batch, work.progress)
+            choose = slimllm.slimllm_decision(work.decoder, study.retention, cosines)
         walked = remove_layerwise(work.decoder, tokens, batch, choose, method.fit, work.progress)
         masks = uniform.build_masks(shape, walked.ffn, walked.heads, study.retention)
         return masks, _compute_margins(walked.order, walked.ffn)

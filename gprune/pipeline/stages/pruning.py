@@ -44,7 +44,7 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
 
     # widths are in the key only if set; adopted attention is a need, not a setting
     excluded = (COMPENSATION, "attention", "alignment", "widths")
-    settings = settings_of(study.sparsity, without=excluded) | study.sparsity.shaped
+    settings = settings_of(study.sparsity, without=excluded) | study.sparsity.width_settings
     return graph.stage(
         _identify_learning("learning", method, "gprune"),
         f"learning the sparsity ({definition.label})",
@@ -98,7 +98,7 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
         make_scaled if definition.scaled else make,
         needs=needs,
         reads=graph.model_digests,
-        settings=settings | study.sparsity.shaped | {"retention": study.retention, "seed": study.seed},
+        settings=settings | study.sparsity.width_settings | {"retention": study.retention, "seed": study.seed},
     )
 
 
