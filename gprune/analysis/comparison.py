@@ -141,7 +141,7 @@ def _assign_dense_runs(dense: list[Measurement]) -> dict[str, str]:
     """Return for each run the run whose dense row has its dense measurements."""
     windows_by_run: dict[tuple[str, str], dict[str, str]] = {}
     for item in dense:
-        windows_by_run.setdefault((item.model, item.run), {})[item.text] = item.windows_read
+        windows_by_run.setdefault((item.model, item.run), {})[item.text] = item.window_description
     rows_of: dict[str, list[tuple[str, dict[str, str]]]] = {}
     homes: dict[str, str] = {}
     for (model, run), windows in windows_by_run.items():
@@ -213,7 +213,7 @@ def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: Mappi
 
 
 def _build_numbers(cell: Measurement, against: Measurement | None) -> dict[str, Any]:
-    comparable = against is not None and against.windows_read == cell.windows_read
+    comparable = against is not None and against.window_description == cell.window_description
     gap = difference(cell, against) if against is not None and comparable else None
     return {
         "text": cell.text,

@@ -50,7 +50,7 @@ def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list
     )
     layers = slice(None) if layer is None else slice(layer, layer + 1)
     return [
-        Distribution(name, shares(values[layers], bins), float(np.median(values[layers])), middle(rho[layers]))
+        Distribution(name, shares(values[layers], bins), float(np.median(values[layers])), finite_median(rho[layers]))
         for name, values, rho in sources
     ]
 
@@ -61,7 +61,7 @@ def beyond(curve: Distribution) -> Array:
     return np.maximum(remaining, 0.0)
 
 
-def middle(values: Array) -> float:
+def finite_median(values: Array) -> float:
     """Return the median of the finite values, or NaN if there are none."""
     finite = np.asarray(values)[np.isfinite(values)]
     return float(np.median(finite)) if finite.size else float("nan")

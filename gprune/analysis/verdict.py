@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from gprune.analysis import agreement as modules
-from gprune.analysis.ablation_effect import LEAST, AblationEffect
+from gprune.analysis.ablation_effect import MIN_CHANGED_SHARE, AblationEffect
 from gprune.analysis.claims import BASES, CLAIMS, HOLDS
 from gprune.analysis.comparison import DENSE, MethodResult, Row, change, texts
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, bin_changes, pooled_retention
@@ -154,7 +154,7 @@ def obstacles(table: list[Row]) -> list[str]:
     if len(models) > 1:
         reasons.append(f"the table has {len(models)} different dense models: choose runs of one model")
     for text in texts(table):
-        windows = {row.cells[text].windows_read for row in table if text in row.cells}
+        windows = {row.cells[text].window_description for row in table if text in row.cells}
         if len(windows) > 1:
             reasons.append(f"{text} was measured in different ways ({'; '.join(sorted(windows))})")
     return reasons
@@ -169,7 +169,7 @@ def is_comparable(first: MethodResult | None, second: MethodResult | None, text:
     """Return True if two lines exist, are finite on a text, and have the same windows and budget."""
     if first is None or second is None or not is_same_budget(first, second):
         return False
-    same_windows = first.cell(text).windows_read == second.cell(text).windows_read
+    same_windows = first.cell(text).window_description == second.cell(text).window_description
     return same_windows and bool(np.isfinite([first.loss(text), second.loss(text)]).all())
 
 
@@ -360,7 +360,7 @@ def _describe_detail(result: Opponents, status: HoldoutStatus, seeds: int) -> st
     lines = [line for line in (result.dense, *result.rivals, result.gprune) if line is not None]
     cells = [line.cell(result.text) for line in lines]
     values = ", ".join(f"{method_label(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
-    detail = f"{status.sentence}. Perplexity over {cells[0].windows_read}: {values}."
+    detail = f"{status.sentence}. Perplexity over {cells[0].window_description}: {values}."
     if not result.fair or result.gprune is None:
         return detail
     changes = {method_label(line.method): result.difference(line) for line in result.rivals}
@@ -573,7 +573,7 @@ def _check_effects(effect: AblationEffect) -> list[Check]:
         _check(
             "RASA",
             f"changes {percent(share, 1)} of the neuron decisions",
-            share >= LEAST,
+            share >= MIN_CHANGED_SHARE,
             "do not credit it with a gain",
         ),
         _check("Modules", variance, drift.modules > drift.random, "they do not group neurons with similar drift"),

@@ -157,19 +157,19 @@ def _compare_ranks(run: Run, index: int) -> pd.DataFrame:
 
 @lru_cache(256)
 def _recorded_levels(root: str, key: str, first: str, second: str) -> dict[tuple[str, str], tuple[float, float]]:
-    return analysis.recorded_levels(first, second, record(root, "drift", key, "RankDrift"))
+    return analysis.recorded_correlation_and_drift(first, second, record(root, "drift", key, "RankDrift"))
 
 
 @lru_cache(256)
 def _levels_between(root: str, first: str, second: str) -> tuple[float, float]:
     scores = [record(root, "scores", key, "UnitScores").ffn for key in (first, second)]
-    return analysis.rank_levels(*scores)
+    return analysis.correlation_and_drift(*scores)
 
 
 @lru_cache(256)
 def _levels_within(root: str, metric: str, statistics: str, norms: str) -> tuple[float, float]:
     score, sizes = part_scorer(root, metric, statistics, norms)
-    return analysis.rank_levels(score(range(0, len(sizes), 2)), score(range(1, len(sizes), 2)))
+    return analysis.correlation_and_drift(score(range(0, len(sizes), 2)), score(range(1, len(sizes), 2)))
 
 
 def part_scorer(root: str, metric: str, statistics: str, norms: str) -> tuple[analysis.Score, Array]:

@@ -347,7 +347,7 @@ def _plot_module_counts(partition: records.Partition, selected: Selection) -> go
 
 def _plot_explained(result: Explained) -> go.Figure:
     """Plot the share of the drift's variance between modules: of the run, before refinement, and random."""
-    percents = {name: 100 * share for name, share in ablation_effect.kinds(result).items()}
+    percents = {name: 100 * share for name, share in ablation_effect.shares_by_modules(result).items()}
     figure = go.Figure()
     marks.add_bars(
         figure, list(percents.values()), list(percents), "",
