@@ -36,7 +36,7 @@ def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
     return [name for name in comparisons if is_default(COMPARISONS[name])]
 
 
-def mean_and_deviation(values: Array) -> tuple[float, float]:
+def mean_std(values: Array) -> tuple[float, float]:
     """Return mean and standard deviation (ddof 0) over layers; the deviation of one layer is 0."""
     return float(np.mean(values)), float(np.std(values))
 
@@ -47,7 +47,7 @@ def mean_ari(agreement: Agreement, *kinds: str) -> tuple[float, float] | None:
     Returns None if no comparison of these kinds was measured.
     """
     selected = [row for comparison, row in _ari_by_comparison(agreement) if comparison.kind in kinds]
-    return mean_and_deviation(np.mean(selected, axis=0)) if selected else None
+    return mean_std(np.mean(selected, axis=0)) if selected else None
 
 
 def mean_substitution(agreement: Agreement) -> tuple[float, float] | None:

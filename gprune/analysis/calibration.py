@@ -99,7 +99,7 @@ def correlation_and_drift(first: Array, second: Array) -> tuple[float, float]:
     return finite_median(spearman(first, second)), float(np.median(drift))
 
 
-def recorded_correlation_and_drift(first: str, second: str, drift: RankDrift) -> dict[tuple[str, str], tuple[float, float]]:
+def recorded_rank_shifts(first: str, second: str, drift: RankDrift) -> dict[tuple[str, str], tuple[float, float]]:
     """Return median correlation and median drift from a drift record, by pair of letters.
 
     A pair of equal letters has the values between two halves of one text.

@@ -70,7 +70,8 @@ def _compare_with_dense(line: MethodResult, texts: list[str], dense: list[Method
     """
     differences = []
     for text in texts:
-        references = (dense_line for dense_line in dense if _dense_models(dense_line, text) == _dense_models(line, text))
+        models = _dense_models(line, text)
+        references = (dense_line for dense_line in dense if _dense_models(dense_line, text) == models)
         changes = (change(line, dense_line, text) for dense_line in references)
         gap = next((gap for gap in changes if isinstance(gap, Difference)), None)
         if gap is None or not np.isfinite(gap.nats):

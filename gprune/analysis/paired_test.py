@@ -63,7 +63,7 @@ class Measurement:
         return half_interval(self.standard_error, self.windows - 1)
 
     @property
-    def window_description(self) -> str:
+    def window_label(self) -> str:
         """Return the number and length of the windows as text; perplexities are comparable if it is equal."""
         return f"{self.windows} windows of {self.length} tokens"
 
@@ -153,7 +153,7 @@ def joint_freedom(errors: Sequence[float], freedoms: Sequence[float]) -> float:
 
 def same_windows(first: Measurement, second: Measurement) -> bool:
     """Return True if two perplexities use the same windows of one text and the loss of each window is known."""
-    if (first.text, first.window_description) != (second.text, second.window_description):
+    if (first.text, first.window_label) != (second.text, second.window_label):
         return False
     if not len(first.losses) == len(second.losses) == first.windows:
         return False
@@ -184,15 +184,15 @@ def difference(first: Measurement, second: Measurement) -> Difference:
 def over_windows(first: Array, second: Array) -> Difference:
     """Return the mean difference of (windows,) losses in nats per token; the error is infinite for one window."""
     differences = first - second
-    return Difference(float(differences.mean()), _standard_error(differences), True, len(differences) - 1)
+    return Difference(float(differences.mean()), _sem(differences), True, len(differences) - 1)
 
 
 def why_unpaired(first: Measurement, second: Measurement) -> str:
     """Return the reason why two perplexities cannot be paired; empty if they can."""
     if same_windows(first, second):
         return ""
-    if first.window_description != second.window_description:
-        return f"{first.window_description} against {second.window_description}"
+    if first.window_label != second.window_label:
+        return f"{first.window_label} against {second.window_label}"
     if not len(first.losses) == len(second.losses) == first.windows:
         return "the losses of single windows are not known"
     return "another text of this name, or another tokenizer"
@@ -210,6 +210,7 @@ def difference_over_seeds(first: Mapping[int, Measurement], second: Mapping[int,
         pairs = [(first[seed], second[seed]) for seed in first if seed in second]
     if not pairs:
         return "no seed in common" if first and second else "not measured"
+    # the windows must be the same within each pair and over all seeds
     reason = next(filter(None, (why_unpaired(*pair) for pair in pairs)), "")
     reason = reason or next(filter(None, (why_unpaired(pairs[0][0], cell) for cell, _ in pairs)), "")
     if reason:
@@ -224,7 +225,7 @@ def over_seeds_and_windows(differences: Array) -> Difference:
     The standard error over windows (of the means over seeds) and that over seeds (of the means over windows) are added
     in quadrature. With one seed, only the former is used.
     """
-    errors = (_standard_error(differences.mean(axis=0)), _standard_error(differences.mean(axis=1)) if len(differences) > 1 else 0.0)
+    errors = (_sem(differences.mean(axis=0)), _sem(differences.mean(axis=1)) if len(differences) > 1 else 0.0)
     freedom = joint_freedom(errors, (differences.shape[1] - 1, len(differences) - 1))
     return Difference(float(differences.mean()), math.hypot(*errors), True, freedom)
 
@@ -266,6 +267,6 @@ def over_texts(differences: Sequence[Difference]) -> Difference:
     return Difference(nats, error, all(item.paired for item in differences), min(item.freedom for item in differences))
 
 
-def _standard_error(values: Array) -> float:
+def _sem(values: Array) -> float:
     """Return the standard error of the mean of values; infinity for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("inf")

@@ -98,7 +98,8 @@ def keep_highest_ranks(ranked: Array, counts: Array) -> Array:
 
 def jaccard(retention: float, changed: float) -> float:
     """Return the Jaccard index of two decisions that each keep a share `retention` and differ in a share `changed`."""
-    # each decision alone keeps changed / 2, so both keep retention - changed / 2 and at least one retention + changed / 2
+    # each decision keeps a share changed / 2 that the other removes, so the intersection is retention - changed / 2
+    # and the union retention + changed / 2
     return (retention - changed / 2) / (retention + changed / 2)
 
 

@@ -40,7 +40,7 @@ class StudyRow:
     values: dict[str, float] = field(default_factory=dict)
     """`ppl:<text>`, `accuracy` and `accuracy:<task>` in points, or the measures of a figure"""
     errors: dict[str, float] = field(default_factory=dict)
-    """standard errors of `values` by the same keys, if known; for measures of figures, standard deviations over layers"""
+    """standard errors of `values`, if known; for measures of figures, standard deviations over layers"""
     kept: float = float("nan")
     """actual retention, or NaN if unknown"""
     reason: str = ""

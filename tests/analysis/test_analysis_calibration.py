@@ -68,7 +68,7 @@ def test_rank_levels_follow_the_definitions_and_a_record_gives_both_diagonals():
     values = np.full((2, 3), 0.25)
     levels = [np.array([value, np.nan]) for value in (0.5, 0.6, 0.7, 0.8)]
     drift = RankDrift(values, values, values, values / 5, values / 2.5, values, *levels)
-    recorded = calibration.recorded_correlation_and_drift("A", "C", drift)
+    recorded = calibration.recorded_rank_shifts("A", "C", drift)
     assert recorded == {("A", "C"): (0.5, 0.25), ("A", "A"): (0.7, 0.05), ("C", "C"): (0.8, 0.1)}
 
 
@@ -95,7 +95,7 @@ def test_means_and_tables_are_over_layers_and_leave_out_controls():
     record = Agreement(NAMES[2:], np.array([[0.9]]), np.array([[0.9]]))
     assert agreement.mean_substitution(record) is None
     assert verdict.agreement_title(record) == "Mean ARI of the modules: 0.90 when only the seed changes"
-    assert agreement.mean_and_deviation(np.array([0.4])) == (0.4, 0.0)
+    assert agreement.mean_std(np.array([0.4])) == (0.4, 0.0)
     table = agreement.agreement_by_layer(a_record())
     assert len(table) == 6 and table["layer"].tolist() == [0, 1] * 3
     assert table["comparison"].tolist() == [title for title in TITLES for _ in range(2)]

@@ -13,7 +13,7 @@ from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
 from gprune.analysis.calibration_report import TextCard, figures, writing
-from gprune.analysis.calibration_report.measuring import scored_by, texts_of
+from gprune.analysis.calibration_report.measuring import subset_metric, texts_of
 from gprune.analysis.formatting import percent
 from gprune.app.ui import marks
 from gprune.app.ui.chart_style import label, style
@@ -151,13 +151,13 @@ def _compare_ranks(run: Run, index: int) -> pd.DataFrame:
         role = _ROLES[letter]
         if (letter, letter) not in levels and run.has(stages.statistics, role) and run.has(stages.norms):
             keys = [run.key(stages.statistics, role), run.key(stages.norms)]
-            levels[letter, letter] = _levels_within(run.root, scored_by(run.study), keys[0], keys[1])
+            levels[letter, letter] = _levels_within(run.root, subset_metric(run.study), keys[0], keys[1])
     return analysis.square({pair: values[index] for pair, values in levels.items()})
 
 
 @lru_cache(256)
 def _recorded_levels(root: str, key: str, first: str, second: str) -> dict[tuple[str, str], tuple[float, float]]:
-    return analysis.recorded_correlation_and_drift(first, second, record(root, "drift", key, "RankDrift"))
+    return analysis.recorded_rank_shifts(first, second, record(root, "drift", key, "RankDrift"))
 
 
 @lru_cache(256)

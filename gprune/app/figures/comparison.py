@@ -216,7 +216,7 @@ def _distinct_models(results: list[MethodResult]) -> list[MethodResult]:
     """Keep one line of a baseline for which several runs have measured identical values."""
     models: dict[tuple[Any, ...], MethodResult] = {}
     for result in results:
-        cells = [(text, cell.perplexity, cell.window_description) for row in result.rows for text, cell in row.cells.items()]
+        cells = [(text, cell.perplexity, cell.window_label) for row in result.rows for text, cell in row.cells.items()]
         run = result.name[0] if result.method == OURS else ""
         models.setdefault((result.method, result.retention, run, *cells), result)
     return list(models.values())

@@ -304,7 +304,7 @@ def plot_agreement(record: records.Agreement, chosen: Collection[str], selected:
         positions[comparison.kind] += 1
         if name not in chosen:
             continue
-        mean, deviation = agreement_analysis.spread(series)
+        mean, deviation = agreement_analysis.mean_std(series)
         entry, hover = f"{comparison.title}: {mean:.2f} ± {deviation:.2f}", "layer %{x}: %{y:.3f}"
         box = f"{hover}<extra>{comparison.title}</extra>"
         marks.add_curve(figure, layers, series, entry, hover=box, customdata=marks.layer_data(layers), **look)

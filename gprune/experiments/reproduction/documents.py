@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gprune.analysis import ablation_effect
-from gprune.analysis.claims import BASELINES, CLAIMS, HOME, UNSEEN, VERDICTS, Case, Claim, judge_claim
+from gprune.analysis.claims import BASELINES, CLAIMS, IN_DOMAIN, UNSEEN, VERDICTS, Case, Claim, judge_claim
 from gprune.analysis.formatting import format_signed
 from gprune.analysis.paired_test import Difference, in_percent, over_texts
 from gprune.analysis.studies import NOT_RUN
@@ -135,7 +135,7 @@ def _format_claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -
     for claim in claims:
         verdict = judge_claim(claim, cases)
         numbers = [verdict.counts, f"{format_signed(100 * verdict.change, '.1f')}%"] if verdict.cases else ["", ""]
-        rows.append([claim.words, claim.source or "additional check", verdict.outcome, *numbers])
+        rows.append([claim.sentence, claim.source or "additional check", verdict.outcome, *numbers])
     return [
         f"{'#' * level} {VERDICTS}",
         "A case is a model, a retention and a text. Lower perplexity is better.",
@@ -257,30 +257,27 @@ def _effects(block: Block) -> list[list[str]]:
 # the report of `repair`
 
 _BOTH, _SAMPLED = Treatment("least_squares_bias"), Treatment("least_squares_bias", "both_and_sampled")
-_RECIPE = AUTO.of(RECOMMENDED)
+_REPAIRED, _UNREPAIRED, _RECIPE = _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), AUTO.of(RECOMMENDED)
 _BASELINES = tuple(map(OWN.of, BASELINES))
 _CHOOSING_BASELINES = tuple(AUTO.of(name) for name in tables.CHOSEN if METHODS[name].baseline)
-_OWN_MASKS = "own masks unrepaired"
-_LEAST = (0.85, 0.95)
-"""largest allowed ratio of the recipe's perplexity to that of the best baseline without repair, and to that of its own
-masks without repair; both were set before the measurement
+_OWN_MASKS, _ADDED = "own masks unrepaired", "text that the model writes"
+_MAX_RATIOS = (0.85, 0.95)
+"""largest allowed ratio of the recipe's perplexity to that of the best baseline as published, and to that of the
+recipe's own masks without repair; both were set before the measurement
 """
 REPAIR_CLAIMS = tuple(
-    Claim(words, "", method, references if isinstance(references, tuple) else (references,), where)
-    for words, method, references, where in (
-        ("a repair on A and B makes GPrune better on their corpora", _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), HOME),
-        ("a repair on A and B makes GPrune better on unseen text", _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), UNSEEN),
-        (
-            "text that the model writes, added to A and B, makes GPrune better on unseen text",
-            *(_SAMPLED.of(GPRUNE), _BOTH.of(GPRUNE), UNSEEN),
-        ),
-        ("this added text makes GPrune better on the corpora of A and B", _SAMPLED.of(GPRUNE), _BOTH.of(GPRUNE), HOME),
-        ("with this repair, GPrune is better than FLAP", _BOTH.of(GPRUNE), _BOTH.of("flap"), UNSEEN),
-        ("with this repair, GPrune beats one threshold per layer", _BOTH.of(GPRUNE), _BOTH.of("msl_layers"), UNSEEN),
-        ("with this repair, GPrune is better than random modules", _BOTH.of(GPRUNE), _BOTH.of("msl_random"), UNSEEN),
-        ("with this repair, GPrune is better than OSSCAR", _BOTH.of(GPRUNE), _BOTH.of("osscar"), UNSEEN),
-        ("gates are better than modules, without repair", UNREPAIRED.of("gates"), UNREPAIRED.of(GPRUNE), UNSEEN),
-        ("gates are better than modules, with this repair", _BOTH.of("gates"), _BOTH.of(GPRUNE), UNSEEN),
+    Claim(sentence, "", method, references if isinstance(references, tuple) else (references,), where)
+    for sentence, method, references, where in (
+        ("a repair on A and B makes GPrune better on their corpora", _REPAIRED, _UNREPAIRED, IN_DOMAIN),
+        ("a repair on A and B makes GPrune better on unseen text", _REPAIRED, _UNREPAIRED, UNSEEN),
+        (f"{_ADDED}, added to A and B, makes GPrune better on unseen text", _SAMPLED.of(GPRUNE), _REPAIRED, UNSEEN),
+        ("this added text makes GPrune better on the corpora of A and B", _SAMPLED.of(GPRUNE), _REPAIRED, IN_DOMAIN),
+        ("with this repair, GPrune is better than FLAP", _REPAIRED, _BOTH.of("flap"), UNSEEN),
+        ("with this repair, GPrune beats one threshold per layer", _REPAIRED, _BOTH.of("msl_layers"), UNSEEN),
+        ("with this repair, GPrune is better than random modules", _REPAIRED, _BOTH.of("msl_random"), UNSEEN),
+        ("with this repair, GPrune is better than OSSCAR", _REPAIRED, _BOTH.of("osscar"), UNSEEN),
+        ("gates are better than modules, without repair", UNREPAIRED.of("gates"), _UNREPAIRED, UNSEEN),
+        ("gates are better than modules, with this repair", _BOTH.of("gates"), _REPAIRED, UNSEEN),
         ("the recommended recipe is better than the best baseline as published", _RECIPE, _BASELINES, UNSEEN),
         ("the recipe is better than the best baseline with a chosen repair", _RECIPE, _CHOOSING_BASELINES, UNSEEN),
         ("the recipe is better than GPrune with a chosen repair", _RECIPE, AUTO.of(GPRUNE), UNSEEN),
@@ -325,8 +322,8 @@ def _write_recipe(series_blocks: Sequence[Block]) -> list[str]:
     ratios = ("against the best baseline as published", "against its own masks unrepaired")
     return [
         "### The recommended recipe on unseen text",
-        "Ratios of perplexity, geometric means over the unseen texts; below 1 the recipe is better. The targets "
-        f"of the first two are at most {' and '.join(map(str, _LEAST))}. The best baseline is chosen in hindsight.",
+        "Ratios of perplexity, geometric means over the unseen texts; below 1 the recipe is better. The targets of "
+        f"the first two are at most {' and '.join(map(str, _MAX_RATIOS))}. The best baseline is chosen in hindsight.",
         Table.of(
             ("model", *ratios, "against the best baseline with the same choice"),
             (

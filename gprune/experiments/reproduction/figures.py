@@ -126,7 +126,7 @@ def figure_measures(row: Row, records: Sequence[Any]) -> list[Measure]:
         return _measure_drift(records[0], str(row.item))
     if row.reads == "agreement":
         (agreed,) = records
-        return [("ARI", *agreement.mean_and_deviation(agreed.ari)), ("matched overlap", *agreement.mean_and_deviation(agreed.overlap))]
+        return [("ARI", *agreement.mean_std(agreed.ari)), ("matched overlap", *agreement.mean_std(agreed.overlap))]
     drift_record, partition, own_masks, base = records
     return _bin(decisions.compare(drift_record.magnitude, partition, own_masks, base, BINS), int(row.item))
 
@@ -199,7 +199,7 @@ def speed_measures(record: Throughput, method: str) -> list[Measure]:
         phases = {row["phase"]: row for row in rows if row["mode"] == mode}
         for phase in (name for name in _PHASES if name in phases):
             row, name = phases[phase], f"{phase} {prefix}"
-            measures.append((f"{name}tokens/s", float(row["tokens_per_second"]), float(row["mean_and_deviation"])))
+            measures.append((f"{name}tokens/s", float(row["tokens_per_second"]), float(row["spread"])))
             measures.append((f"{name}ratio", float(row["ratio"]), float(row["ratio_spread"])))
         if phases:
             largest = max(int(row["peak_bytes"]) for row in phases.values())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gprune.analysis.claims import BASELINES, equal, repaired_id
+from gprune.analysis.claims import BASELINES, equal_width_id, repaired_id
 from gprune.analysis.claims import RECOMMENDED as RECOMMENDED_PROFILE
 from gprune.data.published import TABLES as PUBLISHED
 from gprune.experiments.reproduction import figures
@@ -238,7 +238,7 @@ def _list_variants() -> list[tuple[str, str, str, dict[str, Any]]]:
     return [
         (repaired_id(compensation), "gprune", compensation.label, {f"sparsity.{COMPENSATION}": True}),
         *([(RECOMMENDED_PROFILE, "gprune", "recommended profile", recommended)] if recommended else []),
-        *((equal(name), name, "equal widths", {"sparsity.widths": "equal"}) for name in _AT_EQUAL_WIDTHS),
+        *((equal_width_id(name), name, "equal widths", {"sparsity.widths": "equal"}) for name in _AT_EQUAL_WIDTHS),
         (RECOMMENDED, RECOMMENDED, "", {}),
     ]
 
