@@ -95,21 +95,21 @@ def _studies(count: int) -> str:
 
 
 def _print_states(options: argparse.Namespace, sweep: Sweep, statuses: Sequence[StudyStatus]) -> None:
-    """Print the states of the studies."""
+    """Print the state of every study on stdout, and their counts; with --json both as one JSON object."""
     counts = Counter(status.state for status in statuses)
     state_counts = {state: counts[state] for state in sweeps.STATES if counts[state]}
     if options.json:
         values = {"title": sweep.title, "counts": state_counts, "studies": [_to_dict(status) for status in statuses]}
         say(json.dumps(values, indent=2, ensure_ascii=False, default=str))
         return
-    widest = max(len(status.variation.words) for status in statuses)
+    widest = max(len(status.variation.label) for status in statuses)
     for status in statuses:
-        words = safe_parsing.sentence(status.words) or (status.run if status.state == "done" else "")
-        say(f"{status.state:<11}  {status.variation.words:<{widest}}  {words}".rstrip())
+        detail = safe_parsing.sentence(status.detail) or (status.run if status.state == "done" else "")
+        say(f"{status.state:<11}  {status.variation.label:<{widest}}  {detail}".rstrip())
     say(f"{_studies(len(statuses))}: {', '.join(f'{n} {state}' for state, n in state_counts.items())}", file=sys.stderr)
 
 
 def _to_dict(status: StudyStatus) -> dict[str, Any]:
     """Return the status of a study as plain JSON values."""
-    about = {"name": status.variation.study.name, "settings": dict(status.variation.settings)}
-    return about | {"run": status.run, "state": status.state, "words": status.words, "job": status.job}
+    study_values = {"name": status.variation.study.name, "settings": dict(status.variation.settings)}
+    return study_values | {"run": status.run, "state": status.state, "words": status.detail, "job": status.job}
