@@ -28,7 +28,8 @@ from gprune.store import checksums
 from gprune.study import CalibrationSettings, ModularizationSettings, ReliabilitySettings
 
 ROOT = Path(__file__).resolve().parents[1]
-COUNTS = (16, 24, 32, 40, 48)
+MODULE_COUNTS = (16, 24, 32, 40, 48)
+"""candidates for the number of modules of a layer"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Ratio:
     ours: Medians
     reference: Medians
     target: float
-    """least ratio of the reference's time to ours; 0 if the target is in seconds"""
+    """smallest ratio of the reference's time to ours; 0 if there is none, or if `note` has a target in seconds"""
     note: str = ""
 
 
@@ -55,7 +56,7 @@ def measure_ratios(names: list[str], repeats: int, device: torch.device) -> list
 
 
 def earlier_ranks(labels: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the earlier implementation of ranks within groups, which sorts each group by itself."""
+    """Return the earlier implementation of ranks within groups, which sorts each group separately."""
     by_group = np.argsort(labels, kind="stable")
     size = np.bincount(labels)
     start = np.cumsum(size) - size
@@ -215,7 +216,7 @@ def _components(repeats: int, device: torch.device) -> Ratio:
 
 
 def decaying_points(points: int, width: int, seed: int = 0) -> torch.Tensor:
-    """Return (points, width) values of mean zero, whose variances fall like those of FFN inputs (about 1/index)."""
+    """Return (points, width) values of mean zero whose variances decay like those of FFN inputs (about 1 / index)."""
     generator = torch.Generator().manual_seed(seed)
     spread = torch.arange(1, width + 1).float() ** -0.5
     rotation = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q
@@ -232,19 +233,19 @@ def _modules(repeats: int, device: torch.device, greedy: bool = True) -> Ratio:
     values, silhouettes = rows.cpu().numpy(), {"ours": [], "reference": []}
 
     def ours() -> None:
-        result = cluster(rows, COUNTS, restarts, np.random.default_rng(0), greedy)
+        result = cluster(rows, MODULE_COUNTS, restarts, np.random.default_rng(0), greedy)
         silhouettes["ours"].append(np.nanmax(result.silhouette))
 
     def reference() -> None:
         scores = []
-        for count in COUNTS:
+        for count in MODULE_COUNTS:
             labels = KMeans(count, n_init=restarts, random_state=0).fit(values).labels_
             scores.append(silhouette_score(values, labels, metric="cosine"))
         silhouettes["reference"].append(max(scores))
 
     medians = compare_calls({"ours": ours, "reference": reference}, repeats, device)
     return Ratio(
-        f"modules among {len(COUNTS)} counts, 4,096 x 1,024, {restarts} {'greedy' if greedy else 'plain'} "
+        f"modules among {len(MODULE_COUNTS)} counts, 4,096 x 1,024, {restarts} {'greedy' if greedy else 'plain'} "
         "starts, beside scikit-learn",
         medians["ours"], medians["reference"], 4.0,
         f"silhouette {max(silhouettes['ours']):.4f}, reference {max(silhouettes['reference']):.4f}",
@@ -252,7 +253,7 @@ def _modules(repeats: int, device: torch.device, greedy: bool = True) -> Ratio:
 
 
 def clustered_rows(neurons: int, width: int, groups: int = 40, seed: int = 0) -> torch.Tensor:
-    """Return (neurons, width) unit rows in groups as weak as those of trained weights (silhouettes near zero)."""
+    """Return (neurons, width) rows of norm 1 in weakly separated groups, as of trained weights (silhouettes near 0)."""
     generator = torch.Generator().manual_seed(seed)
     centres = torch.randn(groups, width, generator=generator)
     labels = torch.randint(groups, (neurons,), generator=generator)
@@ -274,7 +275,7 @@ def _digests(repeats: int, device: torch.device) -> Ratio:
                 hashlib.sha256(file.read_bytes()).hexdigest()
 
         def ours() -> None:
-            # as in a new process
+            # forget the checksums in memory, as in a new process
             checksums._remembered.clear()
             checksums.of_files(files, memory)
 
