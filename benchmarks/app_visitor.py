@@ -147,7 +147,7 @@ class Visitor:
         return (self._page_cpu() - before) / MOVES
 
     def _page_cpu(self, *names: str) -> float:
-        """Return the CPU seconds of the page's main thread: the sum of some metrics of Chromium, all tasks by default."""
+        """Return CPU seconds of the page's main thread: the sum of some metrics of Chromium, all tasks by default."""
         metrics = self._devtools.send("Performance.getMetrics")["metrics"]
         return float(sum(metric["value"] for metric in metrics if metric["name"] in (names or ("TaskDuration",))))
 

@@ -42,7 +42,7 @@ def metric_of(accuracy: Accuracy, rule: str) -> str:
 
 
 def reported_accuracy(accuracy: Accuracy, rule: str) -> float:
-    """Return the reported accuracy of a task, in [0, 1]."""
+    """Return the accuracy that a rule reports for a task, in [0, 1]."""
     return accuracy.acc_norm if metric_of(accuracy, rule) == "acc_norm" else accuracy.acc
 
 

@@ -48,7 +48,7 @@ def half_distance(ids: Array, size: int) -> float:
 
 
 def id_bound(texts: Mapping[str, Tokens]) -> int:
-    """Return one more than the largest token id of any text."""
+    """Return one more than the largest token id of all texts, the length of arrays that are indexed by token id."""
     return 1 + max(int(tokens.ids.max()) for tokens in texts.values())
 
 

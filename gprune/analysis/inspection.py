@@ -58,7 +58,7 @@ def parse_unit(text: str) -> dict[str, int]:
         named_numbers = [("layer", int(pair[1])), ("neuron", int(pair[2]))]
     numbers = dict(named_numbers)
     if "layer" not in numbers or len(numbers) < len(named_numbers):
-        raise SettingsError(f"{quote(text)} names no layer, module or neuron: type as {EXAMPLES}")
+        raise SettingsError(f"{quote(text)} names no layer, module or neuron: type, for example, {EXAMPLES}")
     return numbers
 
 

@@ -73,7 +73,7 @@ def worst_window(dense: Array, pruned: Array) -> tuple[int, float]:
     return window, float(change[window])
 
 
-def scale(differences: Iterable[Array]) -> float:
+def color_scale_limit(differences: Iterable[Array]) -> float:
     """Return the end of the colour scale in nats: the 98% quantile of the absolute differences, at least 0.1."""
     values = np.abs(np.concatenate(list(differences)))
     values = values[np.isfinite(values)]

@@ -256,7 +256,7 @@ def method_label(method: str) -> str:
 
 
 def own_method(metric: str) -> str:
-    """Return the baseline method of a metric."""
+    """Return the baseline with which GPrune on a base metric is compared: the method of the metric, FANG for twFLAP."""
     return BASES.get(metric, (metric,))[0]
 
 

@@ -43,7 +43,7 @@ def _sweep(options: argparse.Namespace) -> int:
     sweep, store = sweeps.from_file(options.sweep), Store(options.cache)
     # jobs run in another working directory, so paths are made absolute here
     variations = [replace(variation, study=paths.study(variation.study)) for variation in sweep.variations()]
-    # two names of one file are equal after this
+    # absolute paths show that two studies read the same file under different names
     sweeps.require_distinct(variations)
     if options.slurm:
         return _submit(options, sweep, variations, store)

@@ -28,10 +28,10 @@ SWAP_NOTE = (
     "mean over layers; ± is over layers, or over seeds if there are several. The size of the drift is the same in "
     "both orders of the texts, so a swap only tests direction-aware profiles and groups from one text"
 )
-RETAINED_NOTE = "fraction of kept neurons in each of five bins of modules, by rising mean rank drift"
+RETAINED_NOTE = "fraction of kept neurons in each of five bins of modules, in ascending order of mean rank drift"
 JACCARD_NOTE = (
-    "agreement of the kept neurons with FLAP's in five bins of modules, by rising mean rank drift; chance is "
-    "the agreement of independent choices of the same sizes"
+    "agreement of the kept neurons with FLAP's in five bins of modules, in ascending order of mean rank drift; chance "
+    "is the agreement of independent choices of the same sizes"
 )
 _CURVES = {
     drift.CROSS: "the texts switched",
