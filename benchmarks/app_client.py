@@ -142,6 +142,7 @@ class Client:
         return await self._request(f"{kind} {widget.rpartition('-')[2]}", fragment)
 
     def _new_value(self, widget: str, kind: str, element: Any) -> WidgetState:
+        """Return another value of a widget: the opposite of a checkbox, else a random option."""
         state, current = WidgetState(id=widget), self._page.values.get(widget)
         if kind == "checkbox":
             state.bool_value = not (current.bool_value if current else element.default)
@@ -152,6 +153,7 @@ class Client:
         return state
 
     async def _request(self, target: str, fragment: str) -> Interaction:
+        """Run the script of the page, or of a fragment, and return its time and its error."""
         # the server runs the script of the page, or only that of a fragment
         self._error, finished = "", asyncio.get_running_loop().create_future()
         self._awaited = fragment, finished
@@ -166,6 +168,7 @@ class Client:
         return Interaction(target, time.perf_counter() - started, message)
 
     async def _send(self, fragment: str, is_timed: bool = False) -> None:
+        """Send a request to run the script, with the state of the page, as a browser does."""
         message, page = BackMsg(), self._page
         state = message.rerun_script
         state.query_string, state.page_script_hash, state.fragment_id = page.query, page.script_hash, fragment
@@ -176,6 +179,7 @@ class Client:
         await self._socket.send(message.SerializeToString())
 
     async def _read(self) -> None:
+        """Handle every message of the server until the connection ends."""
         try:
             async for raw in self._socket:
                 self._handle(ForwardMsg.FromString(raw if isinstance(raw, bytes) else raw.encode()))
@@ -185,6 +189,7 @@ class Client:
             self._finish("the connection ended")
 
     def _handle(self, message: ForwardMsg) -> None:
+        """Update the state of the page by a message of the server."""
         kind, page = message.WhichOneof("type"), self._page
         if message.metadata.cacheable and message.hash:
             page.cached_messages.add(message.hash)
@@ -209,6 +214,7 @@ class Client:
             self._end_script(message.script_finished)
 
     def _add_element(self, delta: Any) -> None:
+        """Store the widget that the server draws, if this client can change it; store the error that it shows."""
         if delta.WhichOneof("type") != "new_element":
             return
         kind = delta.new_element.WhichOneof("type")
@@ -220,6 +226,7 @@ class Client:
             self._page.widgets[element.id] = kind, element, delta.fragment_id
 
     def _end_script(self, status: int) -> None:
+        """Finish the awaited request if the script that ended is that of the request."""
         self.reruns += 1
         if status == ForwardMsg.FINISHED_WITH_COMPILE_ERROR:
             self._finish("the script could not be compiled")

@@ -116,6 +116,7 @@ async def run_clients(server: Server, count: int, parts: dict[str, PartRecord], 
 
 
 def _run_clients_in_thread(server: Server, count: int, parts: dict[str, PartRecord], schedule: Schedule) -> None:
+    """Run the clients; errors are ignored after the end of the schedule."""
     try:
         asyncio.run(run_clients(server, count, parts, schedule))
     except Exception:
@@ -126,6 +127,7 @@ def _run_clients_in_thread(server: Server, count: int, parts: dict[str, PartReco
 
 
 async def _run_client(client: Client, delay: float, parts: dict[str, PartRecord], schedule: Schedule) -> None:
+    """Connect a client after `delay` seconds, and let it interact every INTERVAL until the schedule is over."""
     await asyncio.sleep(delay)
     async with client:
         load = await client.load()
@@ -161,6 +163,7 @@ def observe(visitor: Visitor | None, server: Server, seconds: float, record: Par
 
 
 def _click(page: Any, url: str, link: Any) -> Interaction:
+    """Click a link in the browser, and return the time until the script of its page has ended."""
     # a page keeps changing while a job computes, so only the end of its script is awaited
     started = time.perf_counter()
     last_part = "" if url == PAGES[0].url else url
@@ -235,6 +238,7 @@ def measure(server: Server, cache: Path, count: int, seconds: float, chromium: A
 
 @contextmanager
 def _running_job(cache: Path) -> Iterator[None]:
+    """Submit the demo study as a job, and cancel it at the end of the context."""
     job = queue.submit(cache, demo_study().renamed("Load test"))
     try:
         yield

@@ -98,6 +98,7 @@ def _load_decoder(options: argparse.Namespace) -> Decoder:
 
 
 def _passes(decoder: Decoder, ids: np.ndarray, options: argparse.Namespace) -> list[Callable[[], object]]:
+    """Return the passes over the same tokens, in the order of PASSES."""
     batches = torch.from_numpy(ids.astype(np.int64)).to(decoder.device).split(options.batch)
     shards = min(8, options.samples // 2 * 2)
     settings = CalibrationSettings(

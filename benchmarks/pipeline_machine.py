@@ -112,6 +112,7 @@ class _OperationCounter(TorchDispatchMode):
 
 
 def _count_operations(count: Any, args: Any, kwargs: Any, result: Any) -> float:
+    """Return the floating point operations of a call by torch's formula for its operator."""
     try:
         return float(count(*args, **kwargs, out_val=result))
     except AssertionError:

@@ -127,6 +127,7 @@ def _random_statistics(seed: int) -> ActivationStatistics:
 
 
 def _rasa(repeats: int, device: torch.device) -> Ratio:
+    """Compare RASA's module statistics with those of the earlier implementation."""
     partition, splits = _partition(), balanced_splits(SHARDS)
     flat, shape = partition.global_labels.ravel(), ModelShape(LAYERS, NEURONS, 32, 32, 128, 4096)
     texts = [_random_statistics(seed) for seed in range(2)]
@@ -166,6 +167,7 @@ def _rasa(repeats: int, device: torch.device) -> Ratio:
 
 
 def _ranks(repeats: int, device: torch.device) -> Ratio:
+    """Compare the displacement of ranks within modules with that of the earlier implementation."""
     flat, generator = _partition().global_labels.ravel(), np.random.default_rng(1)
     grouped, rank = GroupedRanks(flat), earlier_ranks(flat)
     base = generator.lognormal(0.0, 1.0, (2, len(flat)))
@@ -199,6 +201,7 @@ def _library_ranks(repeats: int, device: torch.device) -> Ratio:
 
 
 def _components(repeats: int, device: torch.device) -> Ratio:
+    """Compare principal components with an eigendecomposition in float64."""
     points = decaying_points(2048, 2048).to(device)
 
     def reference() -> torch.Tensor:
@@ -225,6 +228,7 @@ def decaying_points(points: int, width: int, seed: int = 0) -> torch.Tensor:
 
 
 def _modules(repeats: int, device: torch.device, greedy: bool = True) -> Ratio:
+    """Compare the clustering into modules, over several numbers of modules, with scikit-learn."""
     from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
 
@@ -262,6 +266,7 @@ def clustered_rows(neurons: int, width: int, groups: int = 40, seed: int = 0) ->
 
 
 def _digests(repeats: int, device: torch.device) -> Ratio:
+    """Compare the checksums of unchanged files with reading and hashing the files."""
     with tempfile.TemporaryDirectory() as folder:
         memory, files = Path(folder, "cache", "digests"), []
         memory.parent.mkdir()
@@ -286,6 +291,8 @@ def _digests(repeats: int, device: torch.device) -> Ratio:
 
 
 def _help(repeats: int, device: torch.device) -> Ratio:
+    """Compare the start of the command line with that of Python with numpy."""
+
     def run_python(*arguments: str) -> Callable[[], object]:
         command = [sys.executable, *arguments]
         return lambda: subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)

@@ -127,6 +127,7 @@ class Bench:
 
 
 def _statistics(bench: Bench) -> float:
+    """Collect the calibration statistics of texts A and B."""
     sizes = bench.sizes
     settings = CalibrationSettings(samples=sizes.samples, length=sizes.length, batch=sizes.batch, shards=SHARDS)
     for name in ("A", "the text B"):
@@ -189,6 +190,7 @@ def _taylor(bench: Bench) -> float:
 
 
 def _drift(bench: Bench) -> float:
+    """Compute the FLAP scores on both texts and their halves, and the rank drift between them."""
     norms, shape, settings = bench.decoder.weight_norms(), bench.decoder.shape, CalibrationSettings()
     bench.results["norms"] = norms
     scores: list[list[UnitScores]] = []
@@ -222,6 +224,7 @@ def _refinement(bench: Bench) -> float:
 
 
 def _reliability(bench: Bench) -> float:
+    """Compute RASA's module statistics on all balanced splits of the shards."""
     layers, norms, splits = bench.sizes.layers, bench.results["norms"], balanced_splits(SHARDS)
 
     def halves(name: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -254,6 +257,7 @@ def _random_scores_and_partition(decoder: Decoder) -> tuple[np.ndarray, np.ndarr
 
 
 def _learning(bench: Bench, learns_gates: bool) -> float:
+    """Learn the thresholds of modules, or the gates of single units, at 50% retention."""
     sizes, decoder = bench.sizes, bench.decoder
     samples = sizes.learning_batch // 2 * sizes.learning_steps
     settings = SparsitySettings(epochs=sizes.epochs, batch=sizes.learning_batch)

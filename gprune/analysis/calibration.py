@@ -63,6 +63,7 @@ def text_table(texts: Mapping[str, Tokens], entries: int | None = None) -> pd.Da
 
 
 def _build_row(letter: str, tokens: Tokens, counts_of: dict[str, Array], entries: int | None) -> dict[str, object]:
+    """Return the row of one text; `counts_of` has the (size,) token counts of every text by letter."""
     counts = counts_of[letter]
     distinct = int((counts > 0).sum())
     samples, length = tokens.ids.shape

@@ -216,6 +216,7 @@ def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: Mappi
 
 
 def _build_numbers(cell: Measurement, against: Measurement | None) -> dict[str, Any]:
+    """Return the numbers of a row of `long_table`; changes are relative to `against`, if it has the same windows."""
     comparable = against is not None and against.window_label == cell.window_label
     gap = difference(cell, against) if against is not None and comparable else None
     return {
@@ -261,6 +262,7 @@ def costs(cells: list[Measurement]) -> list[Cost]:
 
 
 def _cost(cell: Measurement, dense: Measurement) -> Cost:
+    """Return the cost of a pruned model; ratio and interval are infinite if its perplexity is not finite."""
     if not np.isfinite(cell.perplexity):
         return Cost(cell.method, cell.perplexity, float("inf"), float("inf"), float("inf"), False)
     gap = difference(cell, dense)

@@ -178,6 +178,7 @@ def guard(frame: pd.DataFrame, display: bool = False) -> pd.DataFrame:
 
 
 def _guard_names(names: pd.Index) -> pd.Index:
+    """Return column or row names with formulas escaped; the same object if nothing is escaped."""
     if pd.api.types.is_numeric_dtype(names) or isinstance(names, pd.DatetimeIndex):
         return names
     safe = [tuple(map(escape_formula, name)) if isinstance(name, tuple) else escape_formula(name) for name in names]

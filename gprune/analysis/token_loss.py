@@ -134,6 +134,7 @@ def _label_token(tokens: Sequence[Token], index: int) -> str:
 
 
 def _replace_control(character: str) -> str:
+    """Return a character, or the symbol of a control or format character or of a surrogate."""
     kind = unicodedata.category(character)
     if character in "\n\t" or character in _JOINERS:
         return character

@@ -372,6 +372,7 @@ def against_control(result: Opponents) -> str:
 
 
 def _describe_detail(result: Opponents, status: HoldoutStatus, seeds: int) -> str:
+    """Return the sentences with perplexities and, if the comparison is fair, the intervals of the differences."""
     lines = [line for line in (result.dense, *result.rivals, result.gprune) if line is not None]
     cells = [line.cell(result.text) for line in lines]
     values = ", ".join(f"{method_label(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
@@ -576,6 +577,7 @@ def _check(name: str, value: str, passes: bool, caveat: str = "") -> Check:
 
 
 def _check_budget(target: float, masks: Mapping[str, PruningMasks]) -> Check:
+    """Check that all masks have the target retention, to within BUDGET_TOLERANCE."""
     if not masks:
         return Check("Retention", "no masks yet", "unknown")
     worst = max(masks, key=lambda name: abs(masks[name].retention - target))
@@ -585,6 +587,7 @@ def _check_budget(target: float, masks: Mapping[str, PruningMasks]) -> Check:
 
 
 def _check_effects(effect: AblationEffect) -> list[Check]:
+    """Check that RASA changes enough decisions, and that modules explain more drift than random ones."""
     share, drift = effect.decisions_changed["RASA"], effect.drift_explained
     variance = f"explain {percent(drift.modules)} of the rank drift’s variance, random modules {percent(drift.random)}"
     return [
@@ -608,6 +611,7 @@ def _check_recorded(recorded: Mapping[str, str]) -> list[Check]:
 
 
 def _check_texts(statuses: Mapping[str, HoldoutStatus]) -> Check:
+    """Check that an evaluation text is unseen, and that none overlaps with a calibration text."""
     if not statuses:
         return Check("Evaluation texts", "none", "unknown")
     groups: dict[str, list[str]] = {}
@@ -621,6 +625,7 @@ def _check_texts(statuses: Mapping[str, HoldoutStatus]) -> Check:
 
 
 def _check_code(provenance: Mapping[str, Any]) -> Check:
+    """Check that the code of the run is identified by a package or a commit without later changes."""
     if package := provenance.get("package"):
         return Check("Code", f"installed package {provenance.get('gprune')}, contents {package}", "pass")
     if not provenance.get("commit"):

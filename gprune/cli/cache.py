@@ -58,6 +58,7 @@ def _print(title: str, rows: list[tuple[str, str, str]]) -> None:
 
 
 def _prune(options: argparse.Namespace) -> int:
+    """List or remove the results that no run needs, or with RUN the runs; return the exit code."""
     from gprune.pipeline import cache
     from gprune.system.files import remove
 
@@ -83,6 +84,7 @@ def _prune(options: argparse.Namespace) -> int:
 
 
 def _prune_runs(options: argparse.Namespace, store: Store) -> int:
+    """List or remove runs, with the results that no other run needs; return the exit code."""
     from gprune.pipeline import cache, runs
 
     usage = cache.overview(store).runs

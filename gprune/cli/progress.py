@@ -139,6 +139,7 @@ def print_summary(result: dict[str, Any]) -> None:
 
 
 def _tables(result: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield the tables of a finished run, each as lines of text: perplexities, recovery, tasks and speed."""
     texts, accuracy = result["settings"]["evaluation"]["texts"], result.get("accuracy", {})
     if "perplexity" in result:
         rows = [
@@ -220,6 +221,7 @@ def print_spread(spread: dict[str, Any], results: list[dict[str, Any]]) -> None:
 
 
 def _seed_table(spread: dict[str, Any], title: str, scale: float) -> list[str]:
+    """Return the lines of a table with mean and standard deviation by method; numbers are multiplied by `scale`."""
     subjects = list(dict.fromkeys(subject for values in spread.values() for subject in values))
     rows = []
     for method, values in spread.items():
@@ -231,6 +233,7 @@ def _seed_table(spread: dict[str, Any], title: str, scale: float) -> list[str]:
 
 
 def _format_accuracy(accuracy: dict[str, Any] | None) -> str:
+    """Format the accuracy of a task: its own metric, or acc / acc_norm in percent with the standard error."""
     if accuracy is None:
         return "-"
     if "metric" in accuracy:

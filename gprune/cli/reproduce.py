@@ -54,6 +54,7 @@ def add(commands: Any) -> None:
 
 
 def _add_scale(parser: argparse.ArgumentParser) -> None:
+    """Add the options that replace fields of the scale."""
     scale = parser.add_argument_group("changes of the scale")
     for option in ("primary", "auxiliary", "substitute", "samples", "epochs", "windows"):
         add_field(scale, option, OPTIONS[option])
@@ -125,6 +126,7 @@ def _report_builder(options: argparse.Namespace, chosen: list[PaperTable]) -> An
 
 
 def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) -> Any:
+    """Return the scale of a model: that of the options, of a single chosen table, or the default."""
     names = [field.name for field in fields(scales.Scale) if hasattr(options, field.name)]
     changes = {name: paths.text(getattr(options, name)) for name in names}
     changes["task_folder"] = paths.task_folder(options.task_folder or "") or None
@@ -142,6 +144,7 @@ def build_table_work(options: argparse.Namespace, chosen: list[PaperTable], seri
 
 
 def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
+    """Print every study that the tables need, and the stage until which it has to run; return the exit code."""
     table_work = build_table_work(options, chosen, series)
     missing = {entry.shared: entry for entry in work.missing(chosen, series, table_work.finished)}
     needed = work.needed_studies(chosen, series)
@@ -155,6 +158,7 @@ def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Seri
 
 
 def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series, reporter: JobReporter | None) -> int:
+    """Run the missing studies of one model, print its tables, and return the exit code."""
     work.check_inputs(series)
     table_work = build_table_work(options, chosen, series)
     missing = len(work.missing(chosen, series, table_work.finished))

@@ -75,6 +75,7 @@ def _speed(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Any:
+    """Return the settings of the preset, changed by the options that are given."""
     from gprune.evaluation import speed
 
     changes = {name: getattr(options, name) for name in ("batch", "prompt", "repeats", "dtype", "device")}

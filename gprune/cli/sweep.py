@@ -54,6 +54,7 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _dry_run(options: argparse.Namespace, sweep: Sweep, variations: Sequence[Variation], store: Store) -> int:
+    """Print the state of every study and the number of missing stages; return the exit code."""
     # marks jobs without a process as ended
     jobs.reconcile(store.root)
     _print_states(options, sweep, sweeps.study_statuses(variations, store, sweep.until))

@@ -130,6 +130,7 @@ class Schedule(Generic[E]):
         return len(self._open) <= queue.max_jobs()
 
     def _start(self, entry: E) -> None:
+        """Submit the job of an entry, unless a job of the entry is active or its results are complete."""
         open_job = self._find_open(entry)
         if open_job is not None:
             self._open.append(open_job)
@@ -147,6 +148,7 @@ class Schedule(Generic[E]):
         return next((OpenJob(entry, job.id, is_own=False) for job in active if job.fingerprint == digest), None)
 
     def _poll(self) -> None:
+        """Report the entries whose jobs have ended; queue an entry again if a job of another command ended without it."""
         if time.monotonic() - self._reconciled >= RECONCILE_SECONDS:
             jobs.reconcile(self.cache)
             self._reconciled = time.monotonic()

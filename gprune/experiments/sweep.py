@@ -112,6 +112,7 @@ class Sweep(Form):
         return variations
 
     def _build_variation(self, number: int, settings: tuple[tuple[str, Any], ...], label: str) -> Variation:
+        """Build one study of the sweep, with a name for display. Raises SettingsError if a value is not valid."""
         try:
             study = self.study.with_settings(dict(settings))
         except SettingsError as error:
@@ -303,6 +304,7 @@ def study_statuses(variations: Sequence[Variation], store: Store, until: str) ->
 
 
 def _read_status(variation: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:
+    """Return the state of one study from its results, its latest job, or the record of its run, in this order."""
     run, job_id = run_name(variation.study), job.id if job else ""
     if (job is None or not job.active) and is_finished(variation.study, store, until):
         return StudyStatus(variation, run, DONE, "", job_id)

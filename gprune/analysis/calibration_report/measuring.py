@@ -85,6 +85,7 @@ def subset_metric(study: Study) -> str:
 
 
 def _measure_text(results: Results, role: str) -> _MeasuredText:
+    """Compute ranks, masks and the effect of sampling of one text from its stored statistics."""
     study, shape, norms = results.graph.study, results.get(stages.shape), results.get(stages.norms)
     statistics, metric = results.get(stages.statistics, role), subset_metric(study)
     # FLAP's released recursion is not defined on a subset of a text, so the plain variance is used
@@ -123,6 +124,7 @@ def _build_card(
     entries: int | None,
     described: dict[str, str],
 ) -> TextCard:
+    """Build the card of `card_text`; `texts` are all measured texts of the run, including this one."""
     other_texts = [other_text for other_text in texts if other_text is not card_text]
     masks = np.stack([text.masks.ffn for text in texts])
     return TextCard(
@@ -169,6 +171,7 @@ def _measure_size(study: Study, text: _MeasuredText, entries: int | None) -> Siz
 
 
 def _compare_texts(study: Study, text: _MeasuredText, other_text: _MeasuredText, entries: int | None) -> TextComparison:
+    """Compare a text with another text of the run; `entries` is the size of the vocabulary, if known."""
     noises = [side.drift.at(side.sequences) for side in (text, other_text)]
     drift = resampling.rank_drift(text.ranked, other_text.ranked)
     changed_sampling = float(np.mean([side.changed.at(side.sequences) for side in (text, other_text)]))

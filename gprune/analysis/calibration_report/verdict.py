@@ -38,6 +38,7 @@ def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
 
 
 def _answer_size(card: TextCard, share: float) -> tuple[str, bool | None]:
+    """Answer whether the text is large enough; the second value is `Verdict.good`."""
     count, nearest = card.size.sequences, card.nearest
     if not card.drift.fitted:
         return "Unknown: the differences between samples follow no scaling law at the measured sizes.", None
@@ -57,6 +58,7 @@ def _answer_size(card: TextCard, share: float) -> tuple[str, bool | None]:
 
 
 def _answer_decisions(card: TextCard) -> str:
+    """Answer whether the choice of the text changes the model, by the text that changes the most decisions."""
     far = card.farthest
     if far is None:
         return "The run has no other text to compare it with."
@@ -84,6 +86,7 @@ def _describe_extent(far: TextComparison) -> str:
 
 
 def _answer_overlap(card: TextCard) -> tuple[str, bool | None]:
+    """Answer whether the text is distinct from the other texts; the second value is `Verdict.good`."""
     comparable = [other for other in card.others if math.isfinite(other.runs_shared)]
     if not comparable:
         return "Unknown: there are no tokens to compare.", None

@@ -125,6 +125,7 @@ def _accuracies(answer: Answer, tasks: Sequence[str], rule: str, error: bool = F
 
 
 def _study_row(table: PaperTable, answer: Answer, tasks: Sequence[str], rule: str, marks: Marks) -> StudyRow:
+    """Return the row of an answer under one accuracy rule; mean accuracies are over `tasks`."""
     row, stamps, shown = answer.row, answer.stamps, figures.SHOWN.get(table.name)
     values = {value.column: value.value for value in answer.values} | _accuracies(answer, tasks, rule)
     errors = {value.column: value.error for value in answer.values} | _accuracies(answer, tasks, rule, error=True)
@@ -311,6 +312,7 @@ def _list_protocols(marks: Marks) -> list[str]:
 
 
 def _list_accuracy_notes(answers: Sequence[Answer], tasks: Sequence[str]) -> list[str]:
+    """Return the notes on tasks: those not measured, those in the means, and rows without accuracies."""
     reasons = dict(item for answer in answers for item in answer.missing_tasks)
     notes = [f"not measured: {task}: {reason}" for task, reason in reasons.items()]
     rows = [answer for answer in answers if answer.accuracies]

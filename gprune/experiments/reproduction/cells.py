@@ -123,6 +123,7 @@ def _compute_gap(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _build_published_table(name: str, model: str, rule: str) -> pd.DataFrame:
+    """Return the paper's figures of a table as text; the main table has its mean accuracy under both rules."""
     rows = published.table(name, model, rule if name == MAIN else accuracy.RULES[0])
     frame = published.frame(rows).assign(note=[row.note for row in rows])
     frame["method"] = [published.paper_name(method) if method else "" for method in frame["method"]]

@@ -106,6 +106,7 @@ def build_blocks(
 
 
 def _build_case(series: Series, retention: float, status: HoldoutStatus, answers: Sequence[Answer]) -> Case:
+    """Collect the losses of all methods on one text, and the methods that still have to run."""
     losses: dict[str, dict[int, np.ndarray]] = {}
     for answer in answers:
         for value in answer.values:
@@ -134,6 +135,7 @@ def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[
 
 
 def _format_claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -> list[str]:
+    """Return a heading, a note, and the table of claims with their outcomes over the cases."""
     rows = []
     for claim in claims:
         verdict = judge_claim(claim, cases)
@@ -248,6 +250,7 @@ _EFFECT_HEADS = (
 
 
 def _list_effects(block: Block) -> list[list[str]]:
+    """Return the row of a block in the table of parts; none if their effect is not stored."""
     try:
         effect = ablation_effect.diagnose(block.results) if ablation_effect.has_results(block.results) else None
     except StoreError:
@@ -310,6 +313,7 @@ def repair_document(store: Store, all_series: Sequence[Series], command: str) ->
 
 
 def _chapter(store: Store, series: Series, command: str) -> str:
+    """Return the chapter of one series: measurement, claims, recipe, and a table per block."""
     series_blocks = build_blocks(store, [series], repair_rows, UNREPAIRED.of(GPRUNE))
     cases = [case for block in series_blocks for case in block.cases]
     name = short(series.model)
@@ -376,6 +380,7 @@ _HEADS = ("in-domain", "unseen", "numbers learned")
 
 
 def _repair_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
+    """Return label, repair, and changes of a method relative to the same masks without repair."""
     row, unrepaired = answer.row, UNREPAIRED.of(answer.row.method)
     changes = []
     if row.method in tables.MASKS and name not in (unrepaired, OWN.of(row.method)):

@@ -137,6 +137,7 @@ def _measure_drift(record: RankDrift, name: str) -> list[Measure]:
 
 
 def _measure_bin(bins: decisions.Bins, index: int) -> list[Measure]:
+    """Return the measures of one bin. Raises MethodError if there are fewer modules than bins."""
     if len(bins.names) < BINS:
         raise MethodError(f"the model has only {len(bins.names)} modules, too few for {BINS} bins")
     columns = {

@@ -152,6 +152,7 @@ class Series:
         return replace(row, labels={**(first or {}), "method": label(row), **(labels or {})})
 
     def _measures_tasks(self, study: Study) -> bool:
+        """Return True if the scale measures tasks in this study: in all studies, or in those of the main table."""
         if study.evaluation.speed != "none":
             return False
         base = self.base
@@ -160,6 +161,7 @@ class Series:
         return self.scale.tasks_in == "all" or in_main
 
     def _describe_study(self, study: Study) -> str:
+        """Return a name for display: model, metric, retention, and settings other than those of the base study."""
         parts = [short(study.model), metric_label(study.metric), f"{study.retention:.0%}"]
         if (study.primary, study.auxiliary) != (self.base.primary, self.base.auxiliary):
             parts.append(f"{short(study.primary)}+{short(study.auxiliary)}")

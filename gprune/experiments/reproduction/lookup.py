@@ -173,6 +173,7 @@ class ResultLookup:
         return str(run.record.get("error") or "the run failed without a reason")
 
     def _read_answer(self, row: Row, results: Results) -> Answer | None:
+        """Read the numbers of a row from stored results; None if some are missing without a recorded reason."""
         reasons = {task: self._find_reason(stage, results) for task, stage in _accuracy_stages(row, results).items()}
         refused_tasks = {task: reason.text for task, reason in reasons.items() if reason is not None}
         stages = self._list_stages(row, results, refused_tasks)
@@ -284,6 +285,7 @@ def _read_task_accuracies(row: Row, results: Results) -> list[tuple[Accuracy, St
 
 
 def _read_perplexity(results: Results, method: str, text: str) -> Value:
+    """Return a stored perplexity with its protocol."""
     stage, graph = perplexity(results.graph, method, text), results.graph
     record = results.record(stage)
     stamp = of_perplexity(record, results.details(stage), graph.inputs.precision, graph.study.evaluation.windows)

@@ -220,6 +220,7 @@ def _repeat_rows(series: Series, rows_of: Callable[..., list[Row]], **labels: st
 
 
 def _fair_rows(series: Series, **where: Any) -> list[Row]:
+    """Return the rows of the table FAIR for one retention and seed, which are given by `where`."""
     # a method with the same results as another one has no row, and the recommended recipe has one further below
     excluded = {METHODS[name].same_as for name in BUILT_IN} | {"dense", RECOMMENDED}
     methods = order_methods(name for name in BUILT_IN if name not in excluded)
@@ -318,6 +319,7 @@ def repair_rows(series: Series) -> list[Row]:
 
 
 def _repair_rows(series: Series, **where: Any) -> list[Row]:
+    """Return the rows of the table REPAIR for one retention and seed, which are given by `where`."""
     rows = []
     for method, treatment in list_treatments():
         row = series.row(method, first=where, extra=METHODS[method].control, changes=treatment.settings, **where)
