@@ -148,7 +148,7 @@ class Schedule(Generic[E]):
         return next((OpenJob(entry, job.id, is_own=False) for job in active if job.fingerprint == digest), None)
 
     def _poll(self) -> None:
-        """Report the entries whose jobs have ended; queue an entry again if a job of another command ended without it."""
+        """Report the entries whose jobs have ended; restart those that the job of another command left incomplete."""
         if time.monotonic() - self._reconciled >= RECONCILE_SECONDS:
             jobs.reconcile(self.cache)
             self._reconciled = time.monotonic()
