@@ -49,7 +49,7 @@ def said(*cells, **changes):
 
 
 def headline_of(cells, study, statuses):
-    result = verdict.outcome(comparison.lines(comparison.rows(list(cells))), study, statuses)
+    result = verdict.headline_opponents(comparison.lines(comparison.rows(list(cells))), study, statuses)
     return verdict.headline(result, statuses[result.text], study)
 
 

@@ -93,7 +93,7 @@ def test_a_run_opens_without_its_plug_in(orphan):
         assert "even" not in methods.choices() and "size" not in methods.metric_choices()
         with pytest.raises(SettingsError, match="the metric size of bring 1.0 is not installed here: install bring"):
             plugin_records(run.study)
-        assert "code of bring, which runs in runs only" in obstacle(run.results, "even", "primary")
+        assert "code of the plug-in bring, which only a run executes" in obstacle(run.results, "even", "primary")
 
 
 @pytest.mark.slow

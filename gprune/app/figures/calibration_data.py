@@ -13,7 +13,7 @@ from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
 from gprune.analysis.calibration_report import TextCard, figures, writing
-from gprune.analysis.calibration_report.measuring import scored_by, texts_of
+from gprune.analysis.calibration_report.measuring import subset_metric, texts_of
 from gprune.analysis.formatting import percent
 from gprune.app.ui import marks
 from gprune.app.ui.chart_style import label, style
@@ -151,25 +151,25 @@ def _compare_ranks(run: Run, index: int) -> pd.DataFrame:
         role = _ROLES[letter]
         if (letter, letter) not in levels and run.has(stages.statistics, role) and run.has(stages.norms):
             keys = [run.key(stages.statistics, role), run.key(stages.norms)]
-            levels[letter, letter] = _levels_within(run.root, scored_by(run.study), keys[0], keys[1])
+            levels[letter, letter] = _levels_within(run.root, subset_metric(run.study), keys[0], keys[1])
     return analysis.square({pair: values[index] for pair, values in levels.items()})
 
 
 @lru_cache(256)
 def _recorded_levels(root: str, key: str, first: str, second: str) -> dict[tuple[str, str], tuple[float, float]]:
-    return analysis.recorded_levels(first, second, record(root, "drift", key, "RankDrift"))
+    return analysis.recorded_rank_shifts(first, second, record(root, "drift", key, "RankDrift"))
 
 
 @lru_cache(256)
 def _levels_between(root: str, first: str, second: str) -> tuple[float, float]:
     scores = [record(root, "scores", key, "UnitScores").ffn for key in (first, second)]
-    return analysis.rank_levels(*scores)
+    return analysis.correlation_and_drift(*scores)
 
 
 @lru_cache(256)
 def _levels_within(root: str, metric: str, statistics: str, norms: str) -> tuple[float, float]:
     score, sizes = part_scorer(root, metric, statistics, norms)
-    return analysis.rank_levels(score(range(0, len(sizes), 2)), score(range(1, len(sizes), 2)))
+    return analysis.correlation_and_drift(score(range(0, len(sizes), 2)), score(range(1, len(sizes), 2)))
 
 
 def part_scorer(root: str, metric: str, statistics: str, norms: str) -> tuple[analysis.Score, Array]:

@@ -216,7 +216,7 @@ def _distinct_models(results: list[MethodResult]) -> list[MethodResult]:
     """Keep one line of a baseline for which several runs have measured identical values."""
     models: dict[tuple[Any, ...], MethodResult] = {}
     for result in results:
-        cells = [(text, cell.perplexity, cell.windows_read) for row in result.rows for text, cell in row.cells.items()]
+        cells = [(text, cell.perplexity, cell.window_label) for row in result.rows for text, cell in row.cells.items()]
         run = result.name[0] if result.method == OURS else ""
         models.setdefault((result.method, result.retention, run, *cells), result)
     return list(models.values())
@@ -660,7 +660,7 @@ def choice(run: Run) -> Panel:
         best = [f"masks of {METHODS[recipe.masks].label}, {recipe.repair}"]
     return Panel(
         plot_candidates(candidates),
-        f"Each mark is a candidate; the filled mark was chosen. The value is {choices.weighting(first)} on "
+        f"Each mark is a candidate; the filled mark was chosen. The value is {choices.describe_criterion(first)} on "
         f"{first.sequences} held-out sequences of each text.",
         title=f"Candidates tried; chosen on held-out text: {escape('; '.join(best[:3]))}",
         table=lambda: choices.candidate_table(candidates),

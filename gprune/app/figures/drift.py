@@ -304,7 +304,7 @@ def plot_agreement(record: records.Agreement, chosen: Collection[str], selected:
         positions[comparison.kind] += 1
         if name not in chosen:
             continue
-        mean, deviation = agreement_analysis.spread(series)
+        mean, deviation = agreement_analysis.mean_std(series)
         entry, hover = f"{comparison.title}: {mean:.2f} ± {deviation:.2f}", "layer %{x}: %{y:.3f}"
         box = f"{hover}<extra>{comparison.title}</extra>"
         marks.add_curve(figure, layers, series, entry, hover=box, customdata=marks.layer_data(layers), **look)
@@ -347,7 +347,7 @@ def _plot_module_counts(partition: records.Partition, selected: Selection) -> go
 
 def _plot_explained(result: Explained) -> go.Figure:
     """Plot the share of the drift's variance between modules: of the run, before refinement, and random."""
-    percents = {name: 100 * share for name, share in ablation_effect.kinds(result).items()}
+    percents = {name: 100 * share for name, share in ablation_effect.shares_by_modules(result).items()}
     figure = go.Figure()
     marks.add_bars(
         figure, list(percents.values()), list(percents), "",

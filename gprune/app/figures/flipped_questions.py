@@ -140,7 +140,7 @@ def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, met
     by_method = {name: answered.answers(name) for name in answered.methods}
     first = by_method[answered.methods[0]]
     number = in_range("question", question, len(first.counts))
-    table, options = changed_answers.of_question(by_method, rule, number), options_table(answered, number, rule)
+    table, options = changed_answers.question_table(by_method, rule, number), options_table(answered, number, rule)
     caption = (
         "Marks further right are more likely. Each model chooses its rightmost mark; the shaded row is the correct "
         "option."
@@ -170,7 +170,7 @@ def options_table(answered: TaskAnswers, number: int, rule: str) -> pd.DataFrame
     """Return the options of a question with their text and the models that choose them."""
     chosen = {name: int(answered.choices(name, rule).option[number]) for name in answered.methods}
     first = answered.methods[0]
-    table = changed_answers.of_question({first: answered.answers(first)}, rule, number)
+    table = changed_answers.question_table({first: answered.answers(first)}, rule, number)
     questions = answered.questions
     texts = questions.question_at(number)[1] if questions is not None and number < len(questions.counts) else []
     return pd.DataFrame(

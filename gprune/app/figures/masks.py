@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from gprune.analysis import ablation_effect, decisions, mask_map, whatif
-from gprune.analysis.ablation_effect import LEAST, AblationEffect
+from gprune.analysis.ablation_effect import MIN_CHANGED_SHARE, AblationEffect
 from gprune.analysis.decisions import Bins
 from gprune.analysis.formatting import format_signed, percent
 from gprune.analysis.mask_map import Atlas
@@ -113,11 +113,11 @@ def scales(run: Run) -> Panel:
 def parts(run: Run) -> Panel:
     """Share of the decisions that change if one part of GPrune is removed."""
     effect = derived_cache.ablation_effects(run)
-    idle = [part for part, share in effect.decisions_changed.items() if share < LEAST]
+    idle = [part for part, share in effect.decisions_changed.items() if share < MIN_CHANGED_SHARE]
     return Panel(
         _plot_parts(effect),
         "Share of neuron decisions that change without a part. Do not credit a part left of the dashed line "
-        f"({percent(LEAST)}) with a gain.",
+        f"({percent(MIN_CHANGED_SHARE)}) with a gain.",
         title=f"{' and '.join(idle)} {'changes' if len(idle) == 1 else 'change'} almost no decision" if idle else "",
         table=lambda: ablation_effect.effect_table(effect),
         how="Each part is removed alone, at the same retention. Without RASA, every module is scored from the "
@@ -222,7 +222,7 @@ def plot_by_layer(masks: dict[str, PruningMasks], unit: str, selected: Selection
 def _plot_parts(effect: AblationEffect) -> go.Figure:
     """Plot the share of decisions that each part changes; parts with almost no effect are hollow."""
     names, percents = list(effect.decisions_changed), [100 * share for share in effect.decisions_changed.values()]
-    color, limit = METHOD_COLORS["gprune"], 100 * LEAST
+    color, limit = METHOD_COLORS["gprune"], 100 * MIN_CHANGED_SHARE
     figure = go.Figure()
     colors = [color if share >= limit else "rgba(0,0,0,0)" for share in percents]
     hover = "without %{y}: %{x:.2f}% of the decisions change<extra></extra>"

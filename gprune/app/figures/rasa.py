@@ -54,7 +54,7 @@ _KEYS = (
     "while a line moves; the rest of the page updates on release."
 )
 _GROUPS = (
-    (thresholds.KEPT, GREY, "circle", 0.45),
+    (thresholds.UNCHANGED, GREY, "circle", 0.45),
     (thresholds.FROM_PRIMARY, TEXT_A, "square", 0.9),
     (thresholds.FROM_AUXILIARY, TEXT_B, "diamond", 0.95),
 )

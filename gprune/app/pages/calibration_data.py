@@ -154,7 +154,7 @@ def _show_evidence(run: Run, text_card: TextCard, share: float) -> None:
             st.info("The run has no statistics of another text.", icon=":material/info:")
     if text_card.others:
         with cards.card("cd_card_beside", f"{escape(text_card.label)} and the other texts", run):
-            table = writing.against(text_card, share)
+            table = writing.comparison_table(text_card, share)
             tables.show(
                 table,
                 alt="comparison with the other texts of the run",

@@ -193,7 +193,7 @@ def _show_verdict(content: Card, compared: Comparison, text: str) -> None:
     with st.container(horizontal=True, gap="xsmall"):
         st.badge(escape(compared.text_name(text)), color="grey")
         st.badge(compared.chip(text), color="green" if compared.chip(text) == "unseen" else "grey")
-        for windows in sorted({row.cells[text].windows_read for row in compared.rows if text in row.cells}):
+        for windows in sorted({row.cells[text].window_label for row in compared.rows if text in row.cells}):
             st.badge(windows, color="grey", help="Do not compare these with perplexities on other windows.")
         if len({run.study.seed for run in compared.runs}) == 1:
             st.badge("one seed", color="orange", help="No spread over seeds is known.")
@@ -215,7 +215,7 @@ def _show_notes(compared: Comparison, text: str) -> None:
     tables.draw_stamps(marks.usual.values())
     tables.draw_footnotes(marks)
     baseline = escape(compared.names[compared.baseline.name])
-    for (where, reason), methods in analysis.without_change(compared.results, compared.baseline).items():
+    for (where, reason), methods in analysis.incomparable_methods(compared.results, compared.baseline).items():
         if where == text:
             names = escape(", ".join(dict.fromkeys(map(label, methods))))
             st.caption(f"{names}: no comparison with {baseline} ({escape_error(reason)}).")

@@ -140,7 +140,7 @@ def _warn_of_counts(run: Run, names: tuple[str, ...]) -> None:
             continue
         first, second = (partition.counts for partition in pair)
         counts[COMPARISONS[name].fang] += [float(np.median(first)), float(np.median(second))]
-        ratio, layer = agreement_analysis.widest_gap(first, second)
+        ratio, layer = agreement_analysis.largest_count_ratio(first, second)
         if ratio > _LARGEST_RATIO:
             st.warning(
                 f"{escape(COMPARISONS[name].title)}: layer {layer} has {first[layer]} modules on one side and "

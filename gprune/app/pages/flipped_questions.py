@@ -250,7 +250,7 @@ def counts_table(answered: list[TaskAnswers], rule: str) -> pd.DataFrame:
                     "both wrong": counts.neither,
                     "questions": counts.questions,
                     "asked": task.answers(method).documents,
-                    "p": counts.chance,
+                    "p": counts.p_value,
                 }
             )
     return pd.DataFrame(rows)

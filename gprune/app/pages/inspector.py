@@ -13,7 +13,7 @@ from gprune.analysis import calibration, inspection, token_loss
 from gprune.analysis.calibration_report.measuring import texts_of
 from gprune.analysis.formatting import format_signed, percent
 from gprune.analysis.inspection import Activation, LayerRanks
-from gprune.analysis.thresholds import KEPT, OUTCOMES
+from gprune.analysis.thresholds import OUTCOMES, UNCHANGED
 from gprune.app import preview
 from gprune.app.figures import neurons as figures
 from gprune.app.preview import (
@@ -161,7 +161,7 @@ def _show_group_numbers(run: Run, unit: Selection, members: Array, modules: pd.D
         for column in ("u on A", "u on B"):
             numbers[name_texts(column, run.study) + suffix] = f"{modules[column].mean():.3f}"
     if modules is not None and "RASA" in modules and unit.module is None:
-        adapted = int((modules["RASA"] != OUTCOMES[KEPT]).sum())
+        adapted = int((modules["RASA"] != OUTCOMES[UNCHANGED]).sum())
         numbers["Adapted modules"] = f"{adapted} of {len(modules)}"
     for name, mask in figures.kept_neurons(run, unit.layer or 0).items():
         numbers[f"{name} keeps"] = f"{100 * float(np.mean(mask[members])):.1f}%"

@@ -58,7 +58,7 @@ def _show_measured(measured: Throughput, phase: str) -> None:
         **({"mode": table["mode"]} if several_modes else {}),
         "parameters": [f"{count:,}" for count in table["parameters"]],
         "tokens/s": [f"{value:,.1f}" if value < 1e4 else f"{value:,.0f}" for value in table["tokens/s"]],
-        "ratio (IQR)": list(map(analysis.ratio_words, table["ratio"], table["ratio spread"])),
+        "ratio (IQR)": list(map(analysis.format_ratio, table["ratio"], table["ratio spread"])),
         "memory": [amount(value * 2**20) for value in table["MiB"]],
     }
     width = _PADDING + _LETTER * max(map(len, names))

@@ -190,7 +190,7 @@ def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
     if len(pieces) < dense.total:
         reason = "Context length reached" if len(pieces) == dense.places else "Display limit reached"
         st.caption(f"{reason}: the first {len(pieces):,} of {dense.total:,} tokens are read.")
-    limit = token_loss.scale([values - dense.losses for values in losses.values()])
+    limit = token_loss.color_scale_limit([values - dense.losses for values in losses.values()])
     words = [token_loss.mark_spaces(piece) for piece in pieces]
     for index, (column, label) in enumerate(zip(st.columns(len(models.labels)), models.labels, strict=True)):
         with column:

@@ -69,7 +69,7 @@ def expected_results(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[s
 
 
 def _outcome(run: Run) -> Opponents | None:
-    return verdict.outcome(method_results(run), run.study, holdout_statuses(run))
+    return verdict.headline_opponents(method_results(run), run.study, holdout_statuses(run))
 
 
 @lru_cache(32)
@@ -135,7 +135,7 @@ def _movers(
 ) -> ranks.Movers:
     drift_record = record(root, "drift", drift, records.RankDrift.__name__)
     scores = [record(root, "scores", key, records.UnitScores.__name__) for key in (primary, auxiliary)]
-    chosen = ranks.unstable_layer(drift_record) if layer is None else layer
+    chosen = ranks.least_stable_layer(drift_record) if layer is None else layer
     return ranks.movers(drift_record, scores[0], scores[1], chosen, among=among)
 
 
