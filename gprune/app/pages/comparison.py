@@ -97,7 +97,7 @@ def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
         names = {key: compared.names[result.name] for key, result in options.items()}
         pinned = address.selectbox("Baseline", names, "cp_pinned", default)
     compared = figures.compare(runs, rows, methods, together=together, pinned=pinned)
-    texts = {text: f"{compared.text_name(text)} · {compared.chip(text)}" for text in compared.texts}
+    texts = {text: f"{compared.text_name(text)} · {compared.relation_label(text)}" for text in compared.texts}
     with slot:
         text = address.segmented_control("Text", texts, "cp_text", compared.texts[0])
     return compared, text
@@ -192,7 +192,7 @@ def _show_verdict(content: Card, compared: Comparison, text: str) -> None:
     """Show the windows and, if the comparison is fair, the best pruned model."""
     with st.container(horizontal=True, gap="xsmall"):
         st.badge(escape(compared.text_name(text)), color="grey")
-        st.badge(compared.chip(text), color="green" if compared.chip(text) == "unseen" else "grey")
+        st.badge(compared.relation_label(text), color="green" if compared.relation_label(text) == "unseen" else "grey")
         for windows in sorted({row.cells[text].windows_read for row in compared.rows if text in row.cells}):
             st.badge(windows, color="grey", help="Do not compare these with perplexities on other windows.")
         if len({run.study.seed for run in compared.runs}) == 1:
