@@ -274,7 +274,7 @@ def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -
             st.caption(f"Sequences read: {progress}" if counts else "No sequences read yet.")
             return
         values = {letter: item.values for letter, item in counts.items()}
-        card.show(figures.activations(run, values, f"Sequences read: {progress}"))
+        card.show(figures.activation_panel(run, values, f"Sequences read: {progress}"))
 
     _ask_worker(run, requests, card.key, draw)
 
