@@ -236,8 +236,8 @@ def baseline_options(results: list[MethodResult], metric: str) -> tuple[dict[str
     """Return the possible baselines by the key `METHOD@RUN`, and the default key: that of the metric's own method."""
     measured = [result for result in results if any(row.cells for row in result.rows)] or results
     options = {f"{result.method}@{result.name[0]}": result for result in measured}
-    own = own_method(metric)
-    return options, next((key for key, result in options.items() if result.method == own), next(iter(options)))
+    default = own_method(metric)
+    return options, next((key for key, result in options.items() if result.method == default), next(iter(options)))
 
 
 def _label_lines(results: list[MethodResult], compared_runs: list[Run]) -> dict[tuple[str, str], str]:
@@ -383,6 +383,7 @@ def _style_rows(figure: go.Figure, results: list[MethodResult], compared: Compar
 
 
 def _row_name(compared: Comparison, result: MethodResult) -> str:
+    """Return the label of a line for a figure, with its settings on a second line."""
     return in_figure(compared.names[result.name]).replace(" · ", "<br>")
 
 

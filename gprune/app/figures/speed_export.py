@@ -56,8 +56,8 @@ def speed_headline(rows: list[Mapping[str, Any]], phase: str = "decode") -> str:
 
 def reference_label(rows: list[Mapping[str, Any]]) -> str:
     """Return the name of the model that the ratios are relative to, which is measured first."""
-    first = str(rows[0]["model"])
-    return "the dense model" if first == analysis.DENSE else escape(label(first))
+    model = str(rows[0]["model"])
+    return "the dense model" if model == analysis.DENSE else escape(label(model))
 
 
 def plot_rates(table: pd.DataFrame, phase: str) -> go.Figure:

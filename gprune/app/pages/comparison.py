@@ -92,8 +92,8 @@ def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
     slot = st.container(width="content")
     with st.popover("Options", icon=":material/tune:", key="cp_filter"):
         methods = _choose_methods(rows)
-        several = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in runs}))
-        together = not several or address.toggle("Seeds together", "cp_seeds", True)
+        has_several_seeds = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in runs}))
+        together = not has_several_seeds or address.toggle("Seeds together", "cp_seeds", True)
         compared = figures.compare(runs, rows, methods, together=together)
         options, default = figures.baseline_options(compared.results, runs[0].study.metric)
         names = {key: compared.names[result.name] for key, result in options.items()}
@@ -122,8 +122,8 @@ def _introduce(runs: list[Run], compared: Comparison, text: str) -> str:
         run_labels = labels(runs)
         differences = analysis.differences({run_labels[run.name]: run.study for run in runs})
         values = differences.drop(columns="meaning", errors="ignore").to_dict("records")
-        words = ["{}: {}".format(row.pop("setting"), " / ".join(row.values())) for row in values]
-        sentences.append(f"Settings that differ: {'; '.join(words)}." if words else "The runs have equal settings.")
+        lines = ["{}: {}".format(row.pop("setting"), " / ".join(row.values())) for row in values]
+        sentences.append(f"Settings that differ: {'; '.join(lines)}." if lines else "The runs have equal settings.")
         sentences.append(compared.finding(text))
     status = compared.status(text)
     return " ".join(filter(None, (*sentences, f"{name_texts(status.sentence, runs[0].study)}." if status else "")))
@@ -141,9 +141,9 @@ def _show_table(content: Card, compared: Comparison, text: str) -> None:
         alt=f"perplexity of every method on {compared.text_name(text)}",
     )
     baseline, seeds = escape(compared.names[compared.baseline.name]), _has_seeds(compared)
-    words = f"{BEST} best, {SECOND} second-best pruned model; ties share a star. Change ± 95% interval against "
+    legend = f"{BEST} best, {SECOND} second-best pruned model; ties share a star. Change ± 95% interval against "
     signs = f"{baseline}: {', '.join(f'{sign} {verdict}' for verdict, sign in _SIGNS.items())}."
-    st.caption(f"{words}{signs}{' PPL is the mean over seeds, s.d. the standard deviation.' if seeds else ''}")
+    st.caption(f"{legend}{signs}{' PPL is the mean over seeds, s.d. the standard deviation.' if seeds else ''}")
     _show_notes(compared, text)
     content.set_printed_table(lambda: table)
     content.tools(
@@ -251,9 +251,10 @@ def _show_intervals(run: Run, compared: Comparison, text: str) -> None:
             content.show(panel, narrow=True)
 
 
-def _sentence(reason: Exception) -> str:
-    words = escape_error(reason)
-    return f"{words[:1].upper()}{words[1:]}."
+def _sentence(error: Exception) -> str:
+    """Return the message of an error as a sentence, escaped for Markdown."""
+    message = escape_error(error)
+    return f"{message[:1].upper()}{message[1:]}."
 
 
 def _show_pareto(content: Card, run: Run, text: str) -> None:
@@ -274,8 +275,8 @@ def _show_pareto(content: Card, run: Run, text: str) -> None:
     content.show(panel)
     best = cheapest(figures.pareto_options(compared, text, cost), most)
     if best is not None:
-        words = f"Export {escape(compared.names[best.line.name])}"
-        address.link("export", words, ":material/download:", run=best.line.name[0])
+        link_label = f"Export {escape(compared.names[best.line.name])}"
+        address.link("export", link_label, ":material/download:", run=best.line.name[0])
 
 
 def _show_method_inputs(run: Run, compared: Comparison) -> None:

@@ -116,6 +116,7 @@ def checkpoint_folder(run: Run) -> Path | None:
 
 
 def _model_folder(run: Run, key: str) -> Path:
+    """Return the folder of the model in a checkpoint of the cache."""
     return Store(Path(run.root)).folder("checkpoint", key) / "model"
 
 
@@ -133,8 +134,8 @@ def _explain_missing(run: Run, folder: Path | None) -> None:
         st.info(run_status.no_model(run), icon=":material/inventory_2:")
         return
     reason = "has not written its model" if folder is None else "has lost its model folder"
-    words = f"This run {reason}. Finishing it reuses every finished stage."
-    st.info(words, icon=":material/hourglass_empty:")
+    message = f"This run {reason}. Finishing it reuses every finished stage."
+    st.info(message, icon=":material/hourglass_empty:")
     work.start_button("Finish this run", "sx_finish", run.root, run.study)
 
 
@@ -262,8 +263,8 @@ def _show_methods(content: Card, run: Run) -> None:
     )
     for method in run.cut:
         _show_method(run, method)
-    words = shlex.join(["python", "-m", "gprune", "export", run.name, "METHOD", "OUT"])
-    st.code(words, language="bash", wrap_lines=True)
+    command = shlex.join(["python", "-m", "gprune", "export", run.name, "METHOD", "OUT"])
+    st.code(command, language="bash", wrap_lines=True)
 
 
 def _show_method(run: Run, method: str) -> None:

@@ -84,8 +84,8 @@ def _show_accuracies(content: Card, run: Run, accuracies: Accuracies) -> None:
     rule = address.radio("Accuracy", rules, "fq_accuracy_rule", rules[0], horizontal=True, help=_RULE_HELP)
     content.set_title(_accuracy_finding(accuracies, rule))
     if run.study.evaluation.limit:
-        words = f"limited to {run.study.evaluation.limit} documents per task"
-        st.badge(words, color="orange", help="Not comparable with accuracies of whole tasks, nor with the paper's.")
+        limit = f"limited to {run.study.evaluation.limit} documents per task"
+        st.badge(limit, color="orange", help="Not comparable with accuracies of whole tasks, nor with the paper's.")
     tables.show(accuracy_table(accuracies, rule), alt="accuracy of every task and method")
     st.caption(
         f"Accuracy in % ± the 95% interval over documents, higher is better; {NORMALISED} marks length-normalised "
@@ -156,6 +156,7 @@ def _accuracy_cell(measured: Accuracy | None, rule: str) -> str:
 
 
 def _percent(share: float) -> str:
+    """Return a share in percent without the sign, as the columns of the table show it; a dash if unknown."""
     return "–" if math.isnan(share) else f"{100 * share:.1f}"
 
 
@@ -200,6 +201,7 @@ def _choose_comparison(answered: list[TaskAnswers]) -> tuple[TaskAnswers, str, s
 
 
 def _explain_missing(run: Run) -> None:
+    """Show why no answers can be compared. Raises MissingResultError if they are not computed yet."""
     if figures.answered_tasks(run):
         st.info("Needs a run that includes the dense model.", icon=":material/hourglass_empty:")
     elif figures.measured_tasks(run):

@@ -405,15 +405,15 @@ def _show_examples(run: Run, card: cards.Card, unit: Selection, live: bool) -> N
 
     Raises ModelError without a tokenizer, StoreError if a result is damaged.
     """
-    letters = {calibration.ROLES[role]: role for role in texts_of(run.study)}
-    recorded = {letter: role for letter, role in letters.items() if run.has(stages.positions, role)}
+    roles = {calibration.ROLES[role]: role for role in texts_of(run.study)}
+    recorded = {letter: role for letter, role in roles.items() if run.has(stages.positions, role)}
     readable = {letter: role for letter, role in recorded.items() if run.has(stages.tokens, role)}
     if readable:
         _show_passages(run, card, unit, readable, live)
     if unreadable := ", ".join(letter for letter in recorded if letter not in readable):
         text = f"The tokens of {unreadable} are not available, so its examples have no text."
         st.info(text, icon=":material/inventory_2:")
-    if missing := ", ".join(letter for letter in letters if letter not in recorded):
+    if missing := ", ".join(letter for letter in roles if letter not in recorded):
         _offer_examples(run, missing, card.key)
 
 
@@ -430,8 +430,8 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
     top = max(peaks, key=lambda letter: abs(peaks[letter]))
     peak, subject = abs(peaks[top]), f"Neuron {neuron} of layer {layer}"
     value = format_signed(peaks[top], ".3g") if peaks[top] < 0 else f"{peaks[top]:.3g}"
-    words = escape(name_texts(f"activates most on {top}", run.study))
-    card.set_title(f"{subject} {words}: {value}" if peak else f"{subject} is never active")
+    predicate = escape(name_texts(f"activates most on {top}", run.study))
+    card.set_title(f"{subject} {predicate}: {value}" if peak else f"{subject} is never active")
     tokenizer = _load_tokenizer(run.study.model, run.graph.inputs.tokenizer)
     peaks_only = {letter: [_passage(tokenizer, item, peak) for item in items] for letter, items in positions.items()}
 
@@ -465,7 +465,7 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
 
 
 def _token_range(position: Activation) -> tuple[int, int, int]:
-    """Return the sequence of a passage, and its first and last token."""
+    """Return the index of a passage's sequence, and the positions of its first and last token in the sequence."""
     first = position.position - position.at
     return position.sequence, first, first + len(position.ids) - 1
 

@@ -127,6 +127,7 @@ def _draw_controls(root: str, job: Job) -> None:
 
 
 def _resume(root: str, job_id: str) -> None:
+    """Start a job that resumes this one, and show it when the page is drawn next."""
     st.session_state[WANTED] = work.resume(root, job_id).id
 
 
@@ -359,6 +360,7 @@ def _format_sizes(usage: RunUsage | None) -> dict[str, str]:
 
 
 def _draw_name(run: Run) -> None:
+    """Draw the form that renames a run, and the complaint about its notes if they cannot be read."""
     if run.complaint:
         st.warning(f"{escape_error(run.complaint)}.", icon=":material/warning:")
     with st.form(f"runs_form_{run.name}", border=False):
@@ -390,8 +392,8 @@ def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: 
             about = "Copies this run’s settings into the form on the Start tab."
             if components.button("Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about):
                 address.to_launch(run.study, f"The settings of “{title}” are")
-            words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
-            if components.button(words, f"runs_hide_{name}", help="Its results and pages do not change."):
+            action = "Show it in lists again" if run.about.hidden else "Hide it from lists"
+            if components.button(action, f"runs_hide_{name}", help="Its results and pages do not change."):
                 _save_notes(run, hidden=not run.about.hidden)
         if components.button("Delete …", f"runs_delete_{name}", icon=":material/delete:"):
             _confirm_deletion(situation.root, name, title, usage)

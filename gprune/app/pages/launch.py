@@ -89,7 +89,7 @@ MORE = "launch_more_drawn"
 _PROPOSED, _ORIGIN = "launch_proposed", "launch_origin"
 """session keys: the latest proposed texts, and the name of the run whose settings fill the form"""
 _REPAIRS = {"own": "own repair of each method", "none": "none"} | {word: repair.label for word, repair in WORDS.items()}
-_OPTION_WORDS: dict[str, dict[str, str]] = {
+_OPTION_LABELS: dict[str, dict[str, str]] = {
     "evaluation.speed": SPEEDS,
     "repair.kind": _REPAIRS,
     "repair.texts": {
@@ -208,6 +208,7 @@ def _list_models() -> list[str]:
 
 
 def _shape_of(model: str) -> ModelShape | None:
+    """Return the shape of a model, or None if its configuration is not on this machine or not supported."""
     try:
         return families.shape_of(identity.configuration(identity.locate(model)))
     except (GpruneError, KeyError, TypeError, ValueError):
@@ -510,8 +511,8 @@ def _ask_field(dotted: str, hint: Any, value: Any, key: str) -> Any:
     shared: dict[str, Any] = {"help": documentation().get(dotted), "key": f"{key}_{dotted}"}
     if typing.get_origin(hint) is Literal:
         options = list(typing.get_args(hint))
-        words = {option: str(option).replace("_", " ") for option in options} | _OPTION_WORDS.get(dotted, {})
-        return st.selectbox(title, options, options.index(value), format_func=words.__getitem__, **shared)
+        names = {option: str(option).replace("_", " ") for option in options} | _OPTION_LABELS.get(dotted, {})
+        return st.selectbox(title, options, options.index(value), format_func=names.__getitem__, **shared)
     if dotted == "evaluation.preset":
         presets = list(dict.fromkeys([*PRESET_LENGTHS, value, st.session_state.get(shared["key"]) or value]))
         preset = st.selectbox(title, presets, presets.index(value), accept_new_options=True, **shared)
@@ -637,9 +638,9 @@ def use_form_labels(complaint: str) -> str:
     field = field_of(complaint)
     if field == "additional" or field not in documentation():
         return complaint
-    words = f"{field_label(field)}{complaint.removeprefix(field)}".replace("or null for all", "or empty for all")
+    message = f"{field_label(field)}{complaint.removeprefix(field)}".replace("or null for all", "or empty for all")
     # an error about equal texts names two fields
-    return words.replace("and auxiliary are", f"and {LABELS['auxiliary']} are")
+    return message.replace("and auxiliary are", f"and {LABELS['auxiliary']} are")
 
 
 def mark_field(slot: Any, key: str, words: str) -> None:
@@ -726,14 +727,14 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
     refusal = forecast.refusal
     peak = max((forecast.on_device(stage.need, stage.need.batch) for stage in forecast.stages), default=0.0)
     memory = forecast.capacity.card if forecast.case.gpu else forecast.capacity.host
-    words = [f"Estimate: {amount(peak)} of {amount(memory)}"]
+    lines = [f"Estimate: {amount(peak)} of {amount(memory)}"]
     if forecast.seconds is not None:
-        words[0] += f", about {duration(forecast.seconds, 1)}"
-        words[0] += " for one seed" if len(studies) > 1 else ""
-    words += [f":orange[:material/warning: {escape_error(warning)}]" for warning in forecast.warnings]
+        lines[0] += f", about {duration(forecast.seconds, 1)}"
+        lines[0] += " for one seed" if len(studies) > 1 else ""
+    lines += [f":orange[:material/warning: {escape_error(warning)}]" for warning in forecast.warnings]
     if refusal:
-        words.append(f":red[:material/error: {escape_error(refusal)}]")
-    st.caption("  \n".join(words), width="stretch")
+        lines.append(f":red[:material/error: {escape_error(refusal)}]")
+    st.caption("  \n".join(lines), width="stretch")
     with st.popover("Details", icon=":material/memory:", type="tertiary", key="launch_details"):
         tables.show(_tabulate_stages(forecast), alt="memory and time of each stage")
         st.caption(

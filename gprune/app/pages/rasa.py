@@ -90,14 +90,14 @@ def show(run: Run) -> None:
 
 def rule_in_address(run: Run) -> ReliabilitySettings:
     """Return the rule in the address; missing values are those of the run's own rule."""
-    own = run.study.reliability
-    chosen: dict[str, Any] = {
-        "drift_quantile": address.read_number(DRIFT, own.drift_quantile, 0.0, 1.0),
-        "score_quantile": address.read_number(SCORE, own.score_quantile, 0.0, 1.0),
-        "score_scale": address.read_option(SCALE, _SCALES, own.score_scale),
-        "selection": address.read_option(SELECTION, _selections(run), own.selection),
+    default = run.study.reliability
+    values: dict[str, Any] = {
+        "drift_quantile": address.read_number(DRIFT, default.drift_quantile, 0.0, 1.0),
+        "score_quantile": address.read_number(SCORE, default.score_quantile, 0.0, 1.0),
+        "score_scale": address.read_option(SCALE, _SCALES, default.score_scale),
+        "selection": address.read_option(SELECTION, _selections(run), default.selection),
     }
-    return replace(own, **chosen)
+    return replace(default, **values)
 
 
 def _selections(run: Run) -> dict[str, str]:
@@ -131,13 +131,13 @@ def _show_lines(run: Run, rule: ReliabilitySettings) -> None:
 
 
 def _show_presets(run: Run) -> None:
-    own = run.study.reliability
-    own_rule = own.drift_quantile, own.score_quantile, own.selection, own.score_scale
+    default = run.study.reliability
+    default_rule = default.drift_quantile, default.score_quantile, default.selection, default.score_scale
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         for number, (name, preset) in enumerate(PRESETS.items(), start=1):
             components.action_button(name, f"rasa_preset_{name}", "", set_rule, *preset, shortcut=f"Alt+{number}")
         components.action_button(
-            "Restore thresholds", "rasa_preset_own", "", set_rule, *own_rule, type="tertiary", shortcut="Alt+0"
+            "Restore thresholds", "rasa_preset_own", "", set_rule, *default_rule, type="tertiary", shortcut="Alt+0"
         )
 
 
@@ -167,23 +167,23 @@ def _show_scatter(run: Run, rule: ReliabilitySettings, log: bool) -> None:
 
 
 def _show_fields(run: Run) -> None:
-    own = run.study.reliability
-    for name, key, default in (
-        ("γ_drift: quantile of the drift line", DRIFT, own.drift_quantile),
-        ("γ_score: quantile of the score line", SCORE, own.score_quantile),
+    own_rule = run.study.reliability
+    for name, key, own_value in (
+        ("γ_drift: quantile of the drift line", DRIFT, own_rule.drift_quantile),
+        ("γ_score: quantile of the score line", SCORE, own_rule.score_quantile),
     ):
         wide, narrow = st.columns([2, 1], vertical_alignment="bottom")
         with wide:
-            address.slider(name, key, default, 0.0, 1.0, STEP, format="%.3f")
+            address.slider(name, key, own_value, 0.0, 1.0, STEP, format="%.3f")
         with narrow:
-            address.number_field(name, key, default, 0.0, 1.0, STEP, format="%.3f", label_visibility="collapsed")
+            address.number_field(name, key, own_value, 0.0, 1.0, STEP, format="%.3f", label_visibility="collapsed")
     with st.container(horizontal=True):
         address.segmented_control(
-            "Mean score", _SCALES, SCALE, own.score_scale,
+            "Mean score", _SCALES, SCALE, own_rule.score_scale,
             help="raw as in the paper, or standardised within the layer",
         )  # fmt: skip
         address.segmented_control(
-            "Adapt by", _selections(run), SELECTION, own.selection, help="The paper adapts by drift and score."
+            "Adapt by", _selections(run), SELECTION, own_rule.selection, help="The paper adapts by drift and score."
         )
 
 
@@ -385,8 +385,8 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
 
     asking.draw_until_complete(lambda: asking.is_refining(identities), draw)
     if "gprune" in methods and (is_edited or abs(choice.retention - run.study.retention) > 1e-9):
-        words = "the thresholds above" if is_edited else "the run's thresholds"
-        st.caption(f"GPrune's live points use {words}, shifted to meet each retention. A full run may differ.")
+        source = "the thresholds above" if is_edited else "the run's thresholds"
+        st.caption(f"GPrune's live points use {source}, shifted to meet each retention. A full run may differ.")
 
 
 def _combine_points(curve: dict[tuple[str, float], str], measured: Sequence[CurvePoint]) -> list[CurvePoint]:

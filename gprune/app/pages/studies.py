@@ -219,13 +219,13 @@ def _format_row_cell(setting: Setting, baseline: Setting | None, column: str, st
     if not setting.values(column):
         return "–"
     digits = 2 if analysis.is_ranked(column) else 3
-    words = [f"{setting.mean(column):,.{digits}f}{setting.mark(column)}"]
+    parts = [f"{setting.mean(column):,.{digits}f}{setting.mark(column)}"]
     if np.isfinite(setting.spread(column)):
-        words.append(f"± {setting.spread(column):,.{digits}f}")
+        parts.append(f"± {setting.spread(column):,.{digits}f}")
     if baseline is not None and baseline is not setting and baseline.values(column):
         form = ".1%" if analysis.is_perplexity(column) else f".{digits}f"
-        words.append(f"({format_signed(analysis.relative_change(setting, baseline, column), form)})")
-    return " ".join(filter(None, (*words, star)))
+        parts.append(f"({format_signed(analysis.relative_change(setting, baseline, column), form)})")
+    return " ".join(filter(None, (*parts, star)))
 
 
 def _set_row_columns(table_shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
