@@ -157,14 +157,14 @@ def _compare_ranks(run: Run, measure: str) -> pd.DataFrame:
         role = _ROLE_BY_LETTER[letter]
         if (letter, letter) not in levels and run.has(stages.statistics, role) and run.has(stages.norms):
             keys = [run.key(stages.statistics, role), run.key(stages.norms)]
-            levels[letter, letter] = _levels_within(run.root, scored_by(run.study), keys[0], keys[1])
+            levels[letter, letter] = _levels_within(run.root, subset_metric(run.study), keys[0], keys[1])
     return analysis.square({pair: drift if measure == DRIFT else rho for pair, (rho, drift) in levels.items()})
 
 
 @lru_cache(256)
 def _recorded_levels(root: str, key: str, first: str, second: str) -> dict[tuple[str, str], tuple[float, float]]:
     """Return (correlation, drift) between two texts and between the halves of each, by pair of letters."""
-    return analysis.recorded_levels(first, second, record(root, "drift", key, "RankDrift"))
+    return analysis.recorded_rank_shifts(first, second, record(root, "drift", key, "RankDrift"))
 
 
 @lru_cache(256)
@@ -178,7 +178,7 @@ def _levels_between(root: str, first: str, second: str) -> tuple[float, float]:
 def _levels_within(root: str, metric: str, statistics: str, norms: str) -> tuple[float, float]:
     """Return (correlation, drift) between the even and the odd shards of one text."""
     score, shard_sizes = part_scorer(root, metric, statistics, norms)
-    return analysis.rank_levels(score(range(0, len(shard_sizes), 2)), score(range(1, len(shard_sizes), 2)))
+    return analysis.correlation_and_drift(score(range(0, len(shard_sizes), 2)), score(range(1, len(shard_sizes), 2)))
 
 
 def part_scorer(root: str, metric: str, statistics: str, norms: str) -> tuple[analysis.Score, Array]:

@@ -225,7 +225,7 @@ def _distinct_models(results: list[MethodResult]) -> list[MethodResult]:
     """Return the lines without duplicates: baselines of several runs with identical measured values."""
     models: dict[tuple[Any, ...], MethodResult] = {}
     for result in results:
-        cells = [(text, cell.perplexity, cell.windows_read) for row in result.rows for text, cell in row.cells.items()]
+        cells = [(text, cell.perplexity, cell.window_label) for row in result.rows for text, cell in row.cells.items()]
         # models of GPrune are kept apart, even if their values are identical
         run = result.name[0] if result.method == OURS else ""
         models.setdefault((result.method, result.retention, run, *cells), result)

@@ -129,7 +129,7 @@ def parts(run: Run) -> Panel:
 
 def base_methods(run: Run) -> list[str]:
     """Return the names of the masks that can be compared with GPrune's."""
-    return [name for name in run.masked if name != "gprune"]
+    return [name for name in run.mask_names if name != "gprune"]
 
 
 def choose_base(run: Run, base: str) -> str:
@@ -360,7 +360,7 @@ def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Select
 
 def mask_labels(run: Run) -> dict[str, str]:
     """Return the label of each of the run's masks by name; raise MissingResultError if there are none."""
-    return run.require({name: label(name) for name in run.masked}, stages.masks)
+    return run.require({name: label(name) for name in run.mask_names}, stages.masks)
 
 
 def choose_masks(run: Run, method: str, base: str) -> tuple[str, str]:

@@ -259,7 +259,7 @@ def _behaviour(root: str, keys: tuple[str, ...], layer: int) -> analysis.Princip
 
 def mask_choices(run: Run, colour: str) -> list[str]:
     """Return the names of the masks that a colouring can use; only TEXT_MASKS can use those of GPrune."""
-    return [name for name in run.masked if colour == TEXT_MASKS or name != "gprune"]
+    return [name for name in run.mask_names if colour == TEXT_MASKS or name != "gprune"]
 
 
 def default_masks(run: Run, colour: str) -> str:
@@ -276,7 +276,7 @@ def default_masks(run: Run, colour: str) -> str:
 
 def default_coloring(run: Run) -> str:
     """Return METHOD_MASKS if the run has masks of GPrune and a baseline, else MODULE if it has modules, else DRIFT."""
-    if "gprune" in run.masked and len(run.masked) > 1:
+    if "gprune" in run.mask_names and len(run.mask_names) > 1:
         return METHOD_MASKS
     return MODULE if run.has(stages.partition) else DRIFT
 
@@ -296,7 +296,7 @@ def color_neurons(run: Run, layer: int, colour: str, masks_name: str) -> Colorin
     if colour in (SCORE_A, SCORE_B):
         index = int(colour == SCORE_B)
         scores = run.load(stages.scores, stages.PAIR[index]).ffn[layer]
-        return Coloring(values=analysis.positions(scores), title=name_texts(f"rank on {'AB'[index]}", run.study))
+        return Coloring(values=analysis.normalized_ranks(scores), title=name_texts(f"rank on {'AB'[index]}", run.study))
     method = of_masks(masks_name).name
     if colour == TEXT_MASKS:
         texts = whatif.PRIMARY, whatif.AUXILIARY
@@ -520,7 +520,7 @@ def members_of(run: Run, unit: Selection) -> tuple[Array, pd.DataFrame | None]:
 
 def kept_neurons(run: Run, layer: int) -> dict[str, Array]:
     """Return (neurons,) bool, the neurons of a layer that GPrune and the run's metric alone keep, by label."""
-    names = [name for name in ("gprune", run.study.metric) if name in run.masked]
+    names = [name for name in ("gprune", run.study.metric) if name in run.mask_names]
     return {control_label(name): np.asarray(run.load(stages.masks, name).ffn[layer]) for name in names}
 
 

@@ -196,7 +196,7 @@ def _show_verdict(content: Card, compared: Comparison, text: str) -> None:
     with st.container(horizontal=True, gap="xsmall"):
         st.badge(escape(compared.text_name(text)), color="grey")
         st.badge(compared.relation_label(text), color="green" if compared.relation_label(text) == "unseen" else "grey")
-        for windows in sorted({row.cells[text].windows_read for row in compared.rows if text in row.cells}):
+        for windows in sorted({row.cells[text].window_label for row in compared.rows if text in row.cells}):
             st.badge(windows, color="grey", help="Do not compare these with perplexities on other windows.")
         if len({run.study.seed for run in compared.runs}) == 1:
             st.badge("one seed", color="orange", help="No spread over seeds is known.")

@@ -143,7 +143,7 @@ def _warn_of_counts(run: Run, names: tuple[str, ...]) -> None:
         first, second = (partition.counts for partition in pair)
         counts = fang_counts if COMPARISONS[name].fang else bcm_counts
         counts += [float(np.median(first)), float(np.median(second))]
-        ratio, layer = agreement_analysis.widest_gap(first, second)
+        ratio, layer = agreement_analysis.largest_count_ratio(first, second)
         if ratio > _LARGEST_RATIO:
             st.warning(
                 f"{escape(COMPARISONS[name].title)}: layer {layer} has {first[layer]} modules on one side and "

@@ -480,7 +480,7 @@ def _load_tokenizer(model: str, _digest: str) -> Tokenizer:
 
 def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> ContextPassage:
     """Return a passage in which only the strongest token is coloured."""
-    before, token, after = vocabulary.around(tokenizer, position.ids, position.at)
+    before, token, after = vocabulary.text_around(tokenizer, position.ids, position.at)
     return ContextPassage(
         before=before,
         token=token,

@@ -117,7 +117,7 @@ def _draw_controls(root: str, job: Job) -> None:
             key = f"jobs_resume_{job.id}"
             components.action_button("Resume", key, "play_arrow", components.attempt, "jobs", _resume, root, job.id)
         # a failed job may fail again with the same settings, so they can be edited first
-        if job.state == "failed" and study is not None and not job.exports:
+        if job.state == "failed" and study is not None and not job.creates_no_run:
             if components.button(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
                 address.to_launch(study, f"The settings of “{job.label}” are")
         run, current = frame.situation().run_named(run_status.run_of_job(root, job.id)), frame.current_run()

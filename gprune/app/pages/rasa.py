@@ -411,7 +411,7 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     """
     text, _ = story.headline_measurements(run)
     points = figures.measured_points(derived_cache.measurements(run), text)
-    methods = [method for method in ("gprune", story.main_baseline(run)) if method in run.cut]
+    methods = [method for method in ("gprune", story.main_baseline(run)) if method in run.methods_with_masks]
     retention = address.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")
 
     def draw_curve(points: Sequence[CurvePoint]) -> None:
