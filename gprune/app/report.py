@@ -301,7 +301,7 @@ def _format_value(value: object) -> str:
 
 def _figure_json(figure: go.Figure) -> str:
     """Return a figure as Plotly JSON without theme and width, which the page sets."""
-    copy = chart_style.as_shapes(figure).update_layout(template="none", width=None)
+    copy = chart_style.without_webgl(figure).update_layout(template="none", width=None)
     return str(copy.to_json())
 
 

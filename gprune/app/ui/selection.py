@@ -89,7 +89,7 @@ def draw_chip(run: Run) -> None:
         wanted_unit.words, "frame_selection", "close", select, None,
         help="Selected on every page; click to clear.", width="stretch",
     )  # fmt: skip
-    if address.current_page() != PLACE:
+    if address.current_place() != PLACE:
         address.link(PLACE, "Open in Inspector", ":material/frame_inspect:", width="stretch")
     unit = current_selection(run)
     if unit.module is None and unit.neuron is not None:
@@ -104,7 +104,7 @@ def warn_of_missing(run: Run, slot: Any) -> None:
 
 def draw_search(run: Run) -> None:
     """Draw the search field of the sidebar, except on the Inspector, which has its own."""
-    if address.current_page() == PLACE:
+    if address.current_place() == PLACE:
         st.session_state.pop(_ON_THE_WAY, None)
         return
     if st.session_state.get(_ON_THE_WAY):
