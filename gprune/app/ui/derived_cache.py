@@ -204,7 +204,7 @@ def unavailable(run: Run) -> dict[str, str]:
 
 
 def _model_size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
-    """Return the retained fraction of the decoder's weights, NaN if unknown, and the model's parameters, 0 if unknown."""
+    """Return the retained fraction of the decoder's weights, or NaN, and the parameters of the model; 0 if unknown."""
     if method == comparison.DENSE:
         return 1.0, run.size.parameters if run.size else 0
     method_masks = masks.get(run.cutting[method])

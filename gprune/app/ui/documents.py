@@ -37,7 +37,7 @@ class Document:
 
 
 def fair_study() -> Document | None:
-    """Return the comparison in docs/fair_study.md, on models that are not those of runs; None if the file is missing."""
+    """Return the comparison of methods in docs/fair_study.md; None if this installation lacks the file."""
     return _read_document(DOCUMENT, DOCUMENT.stat().st_mtime_ns) if DOCUMENT.is_file() else None
 
 

@@ -307,7 +307,7 @@ def _offer_restart(run: Run, message: str, icon: str, button: str, key: str, mil
     """
     row = st.container(horizontal=True, vertical_alignment="center")
     (row.info if mild else row.warning)(message, icon=icon, width="stretch")
-    work.start_button(button, key, run.root, run.study, place=row)
+    work.start_button(button, key, run.root, run.study, container=row)
     return row
 
 
