@@ -150,7 +150,7 @@ def survival_curves(
 
 
 def plot_slopes(movers: Movers, height: int, chosen: int | None = None, texts: Sequence[str] = "AB") -> go.Figure:
-    """Plot one line per neuron, in the colour of the text that ranks it higher; `texts` are escaped names of A and B."""
+    """Plot one line per neuron, in the colour of the text that ranks it higher; `texts` are escaped names."""
     figure = go.Figure()
     is_higher_on_b = movers.second > movers.first
     for text, color, members in ((texts[0], TEXT_A, ~is_higher_on_b), (texts[1], TEXT_B, is_higher_on_b)):
