@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gprune.app.preview.questions import WindowLosses
-from gprune.app.preview.requests import Fit, ModelSpec, ResultKey, Pruning, Scaling, Text, missing_model
+from gprune.app.preview.requests import Fit, ModelSpec, Pruning, ResultKey, Scaling, Text, missing_model
 from gprune.data import texts
 from gprune.evaluation.perplexity import window_losses, windows
 from gprune.models import identity, loading
