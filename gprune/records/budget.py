@@ -44,9 +44,9 @@ def uniform_counts(
     """Return the number of key/value groups and the unrounded number of neurons that every layer keeps at `target`.
 
     For each number of groups, the neurons fill the rest of a layer's budget. Of the numbers of groups that leave
-    between one and all neurons of the layer, the one nearest to the share `target` of all groups is returned. If there is none,
-    the one whose neurons miss this range by least is returned. `possible` restricts the numbers of groups; keeping all
-    groups is always allowed.
+    between one and all neurons of the layer, the one nearest to the share `target` of all groups is returned. If there
+    is none, the one whose neurons miss this range by least is returned. `possible` restricts the numbers of groups;
+    keeping all groups is always allowed.
     """
     budget = target * shape.decoder_weights / shape.layers
 

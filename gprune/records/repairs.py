@@ -90,7 +90,7 @@ REPAIRS: dict[str, Repair] = {
         _fitted_repair(
             "least_squares_bias",
             "least squares with a bias",
-            "The kept columns of o_proj and down_proj, and a bias, are fitted to replace the removed output, layer by layer.",
+            "Kept columns of o_proj and down_proj and a bias are fitted to replace the removed output, layer by layer.",
             "refitted with a bias",
             True,
         ),
