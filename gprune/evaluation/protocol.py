@@ -183,6 +183,6 @@ def holdout_statuses(
 
 
 def leading_text(statuses: Mapping[str, HoldoutStatus], study: Study) -> str:
-    """Return the text on which findings are stated: unseen, else of another corpus, else A, else any; "" without texts."""
+    """Return the text on which findings are stated: unseen, else of another corpus, else A, else any, else ""."""
     other_corpus = [text for text, status in statuses.items() if status.other]
     return next(iter(unseen(statuses) + other_corpus + [study.primary] * (study.primary in statuses) + [*statuses]), "")

@@ -41,6 +41,7 @@ class RunResults:
 
 
 def _load(root: str, kind: str, key: str, expected: type) -> Any:
+    """Return a stored result, a record of the type `expected`."""
     return record(root, kind, key, expected.__name__)
 
 

@@ -63,6 +63,7 @@ def follow(situation: work.Situation, place: str, run_name: str) -> None:
 
 
 def _watch(root: str, watched_run: str | None, states: str, stages: str, drawn_at: float) -> None:
+    """Draw the progress of the first active job; redraw the page if states or stages changed since it was drawn."""
     situation = shared_situation(root)
     is_due = time.monotonic() - drawn_at >= redraw_interval(situation.active)
     if situation.states != states or (is_due and situation.stage_counts(watched_run) != stages):

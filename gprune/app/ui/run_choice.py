@@ -80,6 +80,7 @@ def _label_setting(run: Run, field: str, value: str) -> str:
 
 
 def _base_label(run: Run) -> str:
+    """Return the label of a run without regard to other runs."""
     study = run.study
     parts = [run.title or short(study.model)]
     if run.state != "done":

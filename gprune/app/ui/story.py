@@ -203,6 +203,7 @@ def unseen_finding(run: Run) -> str:
 
 
 def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
+    """Return sentences on the comparison on some texts; raise MissingResultError with `missing` without values."""
     results = method_results(run)
     if not any(result.by_seed(text) for result in results if result.method == OURS for text in texts):
         raise MissingResultError(missing)

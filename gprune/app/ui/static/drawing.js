@@ -56,7 +56,7 @@ function draw(self) {
   decide(self)
   drawPoints(self)
   moveLines(self)
-  say(self)
+  writeCounts(self)
   self.root.dataset.milliseconds = (performance.now() - start).toFixed(2)
 }
 
@@ -193,7 +193,7 @@ function moveLines(self) {
   label.style.left = `${Math.min(14, self.width - x - label.offsetWidth)}px`
 }
 
-function say(self) {
+function writeCounts(self) {
   const { counts } = self
   const total = self.modules.drift.length
   const whole = (value) => value.toLocaleString("en-US")

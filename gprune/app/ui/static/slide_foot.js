@@ -75,14 +75,14 @@ function press(self, slide) {
   if (slide && (self.asked || slide !== self.shown)) go(self, slide)
 }
 
-function wanted(self, key) {
+function slideOfKey(self, key) {
   if (ON.includes(key)) return Math.min(now(self) + 1, self.last)
   if (BACK.includes(key)) return Math.max(now(self) - 1, 1)
   if (/^[1-9]$/.test(key)) return Math.min(Number(key), self.last)
   return { Home: 1, End: self.last }[key]
 }
 
-function ours(event) {
+function isForSlides(event) {
   if (event.ctrlKey || event.altKey || event.metaKey) return false
   // inside a component with a shadow root, event.target would be the component
   const at = event.composedPath()[0]
@@ -93,7 +93,7 @@ function ours(event) {
 }
 
 function key(self, event) {
-  const slide = ours(event) ? wanted(self, event.key) : undefined
+  const slide = isForSlides(event) ? slideOfKey(self, event.key) : undefined
   if (!slide) return
   event.preventDefault()
   event.stopImmediatePropagation()
