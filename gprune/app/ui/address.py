@@ -27,7 +27,7 @@ Options = Mapping[str, str] | Sequence[str]
 RUN, COMPARED = "run", "cp_runs"
 """keys in the address: the run that is shown, and those that Compare shows"""
 SHARED = (RUN, *KEYS)
-"""keys that every link carries on"""
+"""keys whose values every link passes on"""
 ALWAYS = (RUN, "jobs_job")
 """keys that are written even with their default value: another reader may have a newer run or job"""
 EDIT = "Edit settings and restart"
@@ -434,7 +434,7 @@ def _bind(key: str, kind: str, read: Callable[[], Any], choices: Options | None 
 
 
 def _store_change(key: str, widget: str, names: Mapping[str, str] | None = None) -> None:
-    """Set the value of a key to that of a widget, whose options are labels if `names` by label are given."""
+    """Set a key to the new value of its widget; `names` has the values by label for a widget that shows labels."""
     value = st.session_state.get(widget)
     if value is not None:
         defer_change(widget, lambda: set_value(key, value if names is None else names.get(value, "")))
