@@ -183,7 +183,7 @@ def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
     }
     if not isinstance(dense, TokenLosses) or not losses:
         return
-    pieces = [Token(piece.text, piece.place, piece.of) for piece in dense.pieces]
+    pieces = [Token(piece.text, piece.number, piece.count) for piece in dense.pieces]
     if reading.progress == "complete":
         changes = {label: token_loss.loss_change(dense.losses, values) for label, values in losses.items()}
         card.set_title(escape(token_loss.loss_title(changes)))

@@ -133,7 +133,7 @@ def test_tokens_are_text_and_characters_of_several_tokens_stand_once():
         assert "".join(piece.text for piece in result) == tokenizer.decode(ids)
         for piece in result:
             assert (piece.text != "" or piece.count > 1) and 1 <= piece.number <= piece.count
-            assert piece.place == 1 or piece.text == ""
+            assert piece.number == 1 or piece.text == ""
     ids = np.array(tokenizer("🙂", add_special_tokens=False)["input_ids"])
     assert passages.split_pieces(ids, tokenizer)[0] == Piece("🙂", 1, len(ids))
     # cut within a character: what is left says so and what follows is whole
