@@ -18,7 +18,7 @@ class Axes:
     names: tuple[str | int, ...]
     """names of the dimensions in order; a number is a fixed length"""
     kinds: str
-    """allowed numpy kinds of dtype"""
+    """allowed values of numpy's `dtype.kind`"""
     finite: bool = False
     """whether NaN and infinity are rejected"""
     within: tuple[int, int] | None = None
@@ -35,7 +35,7 @@ def integers(*names: str | int, within: tuple[int, int] | None = None) -> Axes:
     return Axes(names, "iu", within=within)
 
 
-def truth(*names: str | int) -> Axes:
+def booleans(*names: str | int) -> Axes:
     """Declare an array of booleans with these dimensions."""
     return Axes(names, "b")
 
@@ -94,7 +94,7 @@ def axes_of(kind: type) -> dict[str, Axes]:
 
 
 def require_axes(record: object) -> None:
-    """Raise ValueError if array fields do not have the declared dimensions, or do not fit each other."""
+    """Raise ValueError if array fields do not have the declared dimensions, or dimensions of one name differ."""
     kind, lengths = type(record), dict[str, int]()
     for name, axes in axes_of(kind).items():
         shape = np.shape(getattr(record, name))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import MOST_SEQUENCES, Array, Record, integers, real, require_range, truth
+from gprune.records.base import MOST_SEQUENCES, Array, Record, booleans, integers, real, require_range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +34,7 @@ class SampledText(Record):
     """(documents, length) int32 token ids of the kept documents in the order of sampling"""
     perplexity: Annotated[Array, real("drawn")]
     """(drawn,) perplexity of every sampled document at temperature 1"""
-    kept: Annotated[Array, truth("drawn")]
+    kept: Annotated[Array, booleans("drawn")]
     """(drawn,) bool, True for kept documents"""
 
 
