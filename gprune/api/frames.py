@@ -158,8 +158,8 @@ class Masks(dict[str, pd.DataFrame]):
 
     def __missing__(self, method: str) -> pd.DataFrame:
         """Return the masks of a method that were computed in the meantime; for errors see the class."""
-        require_choice("method", method, tuple(self._run.cutting))
-        return masks(self._run.load(stages.masks, self._run.cutting[method]))
+        require_choice("method", method, tuple(self._run.masks_of))
+        return masks(self._run.load(stages.masks, self._run.masks_of[method]))
 
     def __repr__(self) -> str:
         """Return the names of the methods."""

@@ -184,5 +184,5 @@ def holdout_statuses(
 
 def leading_text(statuses: Mapping[str, HoldoutStatus], study: Study) -> str:
     """Return the text on which findings are stated: unseen, else of another corpus, else A, else any, else ""."""
-    other_corpus = [text for text, status in statuses.items() if status.other]
+    other_corpus = [text for text, status in statuses.items() if status.is_other_corpus]
     return next(iter(unseen(statuses) + other_corpus + [study.primary] * (study.primary in statuses) + [*statuses]), "")

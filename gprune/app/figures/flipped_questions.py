@@ -142,7 +142,7 @@ def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, met
     by_method = {name: answered.answers(name) for name in answered.methods}
     first = by_method[answered.methods[0]]
     number = index_or_middle("question", question, len(first.counts))
-    table, options = changed_answers.of_question(by_method, rule, number), options_table(answered, number, rule)
+    table, options = changed_answers.question_table(by_method, rule, number), options_table(answered, number, rule)
     caption = (
         "Marks further right are more likely. Each model chooses its rightmost mark; the shaded row is the correct "
         "option."

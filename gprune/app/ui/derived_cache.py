@@ -208,7 +208,7 @@ def _model_size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -
     """Return the retained fraction of the decoder's weights, or NaN, and the parameters of the model; 0 if unknown."""
     if method == comparison.DENSE:
         return 1.0, run.size.parameters if run.size else 0
-    method_masks = masks.get(run.cutting[method])
+    method_masks = masks.get(run.masks_of[method])
     if method_masks is None:
         return float("nan"), 0
     shape, size = run.shape, run.size

@@ -159,7 +159,7 @@ def _draw_jobs(situation: work.Situation, current: Run | None, place: str) -> No
         from gprune.app.ui import live
 
         live.follow(situation, place, current.name if current else "")
-    active_runs = (work.run_of_active_job(situation, job) for job in situation.active if not job.exports)
+    active_runs = (work.run_of_active_job(situation, job) for job in situation.active if not job.creates_no_run)
     elsewhere = [run for run in active_runs if run is not None and (current is None or run.name != current.name)]
     if elsewhere:
         components.action_button(

@@ -69,7 +69,7 @@ def expected_results(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[s
 
 def _outcome(run: Run) -> Opponents | None:
     """Return the methods that the headline compares; None if the study measures no perplexity."""
-    return verdict.outcome(method_results(run), run.study, holdout_statuses(run))
+    return verdict.headline_opponents(method_results(run), run.study, holdout_statuses(run))
 
 
 @lru_cache(32)
