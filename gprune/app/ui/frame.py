@@ -339,7 +339,7 @@ def freeze_loaded_objects() -> bool:
     """Exempt existing objects from garbage collection, so that collections stay short; return True if it was done.
 
     It is done again after NEW_MODULES further modules were imported, about once per page. An object that is frozen by
-    chance, such as one of another session, is still freed by reference counting, unless it is part of a reference cycle.
+    chance, as of another session, is still freed by reference counting, unless it is part of a reference cycle.
     """
     with _FREEZE_LOCK:
         if len(sys.modules) < _modules_at_freeze[0] + NEW_MODULES:
