@@ -425,7 +425,8 @@ def check_questions(name: str, raw: bytes) -> int:
 def _ask_advanced(values: dict[str, Any], is_expanded: bool) -> tuple[dict[str, Any], str, str]:
     """Draw the advanced settings if `is_expanded`; otherwise only return their defaults.
 
-    `values` are the answers of the form's steps. Returns the study's fields as plain values, the additional seeds as typed, and the prefix of the sections' keys.
+    `values` are the answers of the form's steps. Returns the study's fields as plain values, the additional seeds as
+    typed, and the prefix of the sections' keys.
     """
     start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (Study("model", "A", "B"), "launch")
     top: dict[str, Any] = {"metric": start.metric, "seed": start.seed}
