@@ -178,8 +178,8 @@ def test_slopes_and_costs_have_hues_and_errors_of_their_own(small_run):
         assert set(marked[:, 0]) == {1} and set(marked[:, 2]) <= set(result.neurons)
     assert sum(len(lines[color].y) for color in (style.TEXT_A, style.TEXT_B)) == 3 * len(result.neurons)
     assert lines[marks.RING].y == (pytest.approx(result.first[0]), pytest.approx(result.second[0]))
-    _, cells = story.headline_measurements(small_run)
-    figure = overview.plot_costs(compare.costs(cells))
+    text, lines = story.headline_results(small_run)
+    figure, cells = overview.plot_costs(compare.costs(lines, text)), [line.cell(text) for line in lines]
     dense = next(cell for cell in cells if cell.method == "dense")
     figures = {trace.name: trace for trace in figure.data}
     assert len(figures) == len(cells) - 1

@@ -88,12 +88,15 @@ def _choose_runs(run: Run) -> list[Run]:
 
 def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
     """Draw the fields for text, methods, baseline and seeds. Raises MissingResultError if no run has a perplexity."""
-    rows = figures.measured_rows(runs)
+    joined = figures.with_seeds(runs)
+    rows = figures.measured_rows(joined)
     slot = st.container(width="content")
     with st.popover("Options", icon=":material/tune:", key="cp_filter"):
         methods = _choose_methods(rows)
-        has_several_seeds = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in runs}))
+        has_several_seeds = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in joined}))
         together = not has_several_seeds or address.toggle("Seeds together", "cp_seeds", True)
+        runs = joined if together else runs
+        rows = figures.measured_rows(runs)
         compared = figures.compare(runs, rows, methods, together=together)
         options, default = figures.baseline_options(compared.results, runs[0].study.metric)
         names = {key: compared.names[result.name] for key, result in options.items()}

@@ -9,7 +9,6 @@ from gprune.analysis import comparison, thresholds, verdict
 from gprune.analysis import drift as ranks
 from gprune.analysis.comparison import DENSE, MethodResult, seed_groups
 from gprune.analysis.decisions import Bins
-from gprune.analysis.paired_test import Measurement
 from gprune.analysis.verdict import OURS, Headline, Opponents
 from gprune.app.ui import derived_cache, run_status
 from gprune.app.ui.text import short_text
@@ -36,25 +35,34 @@ def has_ended(run: Run) -> bool:
 
 
 @lru_cache(32)
-def method_results(run: Run) -> list[MethodResult]:
-    """Return the results of every method of a run, joined with complete runs that differ only in their seed.
+def seed_runs(run: Run) -> list[Run]:
+    """Return a run, then those with equal methods and measurements that differ from it only in their seed.
 
     Raises StoreError if a result of the run is damaged.
     """
-    cells_of_run = derived_cache.measurements(run)
-    cells, groups, pairs = (
-        list(cells_of_run),
-        {run.name: ("", run.study.seed)},
-        {(item.method, item.text) for item in cells_of_run},
-    )
-    for seed, other in _runs_by_seed(run).items():
-        if other is not run:
-            with contextlib.suppress(GpruneError):
-                more = [item for item in derived_cache.measurements(other) if (item.method, item.text) in pairs]
-                if len(more) == len(cells_of_run):
-                    cells, groups = cells + more, groups | {other.name: ("", seed)}
+    runs, extent = [run], _extent(run)
+    for other in _runs_by_seed(run).values():
+        # a damaged result of another run leaves it out
+        with contextlib.suppress(GpruneError):
+            runs += [other] if other is not run and _extent(other) == extent else []
+    return runs
+
+
+def _extent(run: Run) -> tuple[set[str], set[tuple[str, str]]]:
+    """Return the methods of a run, and its measured pairs of method and text."""
+    return set(run.study.methods), {(item.method, item.text) for item in derived_cache.measurements(run)}
+
+
+@lru_cache(32)
+def method_results(run: Run) -> list[MethodResult]:
+    """Return the results of every method of a run, joined with those of its `seed_runs`.
+
+    Raises StoreError if a result of the run is damaged.
+    """
+    runs = seed_runs(run)
+    cells = [item for other in runs for item in derived_cache.measurements(other)]
     left_out = comparison.unavailable(run.name, derived_cache.unavailable(run))
-    return comparison.lines(comparison.rows(cells) + left_out, groups)
+    return comparison.lines(comparison.rows(cells) + left_out, seed_groups({other.name: other.study for other in runs}))
 
 
 def expected_results(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[str, list[tuple[str, str]]]:
@@ -197,7 +205,7 @@ def comparison_finding(run: Run) -> str:
 
 def unseen_finding(run: Run) -> str:
     """Return sentences on how GPrune compares with other methods on the headline's text, an unseen one if possible."""
-    text, _ = headline_measurements(run)
+    text, _ = headline_results(run)
     return _comparison(run, (text,), f"the perplexity of GPrune on {short_text(run.study, text)}")
 
 
@@ -210,22 +218,22 @@ def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
 
 def retention_finding(run: Run) -> str:
     """Return a sentence on how much GPrune, or else the first method, raises perplexity on the headline's text."""
-    text, cells = headline_measurements(run)
-    by_name = {item.method: item for item in cells}
+    text, lines = headline_results(run)
+    by_name = {line.method: line for line in lines}
     dense = by_name.get(DENSE)
-    cut = by_name.get(OURS) or next(item for item in cells if item.method != DENSE)
+    cut = by_name.get(OURS) or next(line for line in lines if line.method != DENSE)
     if dense is None:
         raise MissingResultError("the perplexity of the dense model")
-    return verdict.retention_finding(cut, dense)
+    return verdict.retention_finding(cut, dense, text)
 
 
-def headline_measurements(run: Run) -> tuple[str, list[Measurement]]:
-    """Return the text of the headline, an unseen one if possible, and every measurement on it.
+def headline_results(run: Run) -> tuple[str, list[MethodResult]]:
+    """Return the text of the headline, an unseen one if possible, and the results of every method measured on it.
 
     Raises MissingResultError if no pruned model is measured on it.
     """
     text = protocol.leading_text(holdout_statuses(run), run.study)
-    cells = [item for item in derived_cache.measurements(run) if item.text == text]
-    if not any(item.method != DENSE for item in cells):
+    lines = [line for line in method_results(run) if line.by_seed(text)]
+    if not any(line.method != DENSE for line in lines):
         raise MissingResultError(f"the perplexity of any pruned model{text and f' on {short_text(run.study, text)}'}")
-    return text, cells
+    return text, lines
