@@ -92,7 +92,7 @@ def distances(texts: Mapping[str, Tokens]) -> pd.DataFrame:
     counts_by_letter = {letter: token_counts(texts[letter].ids, size) for letter in letters}
     pairs = itertools.combinations(letters, 2)
     between = {(a, b): token_distance(counts_by_letter[a], counts_by_letter[b]) for a, b in pairs}
-    return square(between | {(letter, letter): half_distance(*[texts[letter].ids] * 2, size) for letter in letters})
+    return square(between | {(key, key): half_distance(text.ids, text.ids, size) for key, text in texts.items()})
 
 
 def correlation_and_drift(first: Array, second: Array) -> tuple[float, float]:

@@ -105,8 +105,7 @@ def test_the_budget_of_the_most_unstable_modules_and_the_shared_neurons(seed):
     # the change agrees with the retentions that are printed
     printed = float(f"{100 * bins.gprune[-1]:.1f}") - float(f"{100 * bins.base[-1]:.1f}")
     unstable, pooled = (f"{value:+.1f}".replace("-", "−") for value in (printed, 100 * stable_change))
-    ending = f"{unstable} points in the most unstable modules, {pooled} on average in the others"
-    assert title == f"Retention against FLAP: {ending}"
+    assert title.endswith(f" FLAP: {unstable} points in the most unstable modules, {pooled} on average in the others")
     ratio, base, both = (np.average(each, weights=bins.neurons) for each in (bins.gprune, bins.base, bins.shares[0]))
     expected = [100 * bins.gprune[-1], 100 * bins.base[-1], 100 * ratio, 100 * base, both]
     assert numbers(rest) == pytest.approx(expected, abs=0.051)

@@ -1,6 +1,7 @@
 """Every figure: its function, its traces, its axis titles, its colours, and what it costs to send."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,13 @@ def test_changes_are_drawn_with_their_paired_interval_in_the_order_of_perplexity
     # without another method on the same windows there is nothing to draw
     alone = comparison.comparison_of(small_run, methods=("flap",))
     assert comparison.plot_changes(alone, text) is None
+
+
+def test_overlaps_that_are_nearly_equal_are_no_trend(small_run, monkeypatch):
+    bins = decisions.bin_decisions(small_run, "flap", 2)
+    for last, words in ((0.602, "is about 0.60 in both the most"), (0.65, "goes from 0.59 in the most")):
+        monkeypatch.setattr(decisions, "bin_decisions", lambda *_, x=last: replace(bins, jaccard=np.array([0.59, x])))
+        assert decisions.overlap(small_run, base="flap").title.startswith(f"Overlap with FLAP {words}")
 
 
 def test_every_figure_is_declared_by_the_module_of_its_place() -> None:
