@@ -364,7 +364,7 @@ def _describe_detail(result: Opponents, status: HoldoutStatus, seeds: int) -> st
     lines = [line for line in (result.dense, *result.rivals, result.gprune) if line is not None]
     values = ", ".join(f"{method_label(line.method)} {line.perplexity(result.text):,.1f}" for line in lines)
     windows, count = lines[0].cell(result.text).window_label, max(len(line.seeds) for line in lines)
-    over = f"{windows} (mean of {count} seeds)" if count > 1 else windows
+    over = f"{windows} (geometric mean of {count} seeds)" if count > 1 else windows
     detail = f"{status.sentence}. Perplexity over {over}: {values}."
     if not result.fair or result.gprune is None:
         return detail

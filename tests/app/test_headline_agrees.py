@@ -69,7 +69,7 @@ def test_seeds_are_joined_alike_on_the_overview_and_on_compare(cache):
     assert "95% interval, paired; 3 seeds)" in app and "paired over windows and 3 seeds" in app
     # seed 2 alone would win
     assert NOISE in app and "GPrune and FANG have the lowest perplexity, within noise" in plain_words(compare)
-    dense, pruned = map(float, re.findall(r"\(mean of 3 seeds\): \w+ ([\d.]+).*?GPrune ([\d.]+)\.", app)[0])
+    dense, pruned = map(float, re.findall(r"\(geometric mean of 3 seeds\): \w+ ([\d.]+).*?GPrune ([\d.]+)\.", app)[0])
     (mark,) = (trace.x[0] for trace in overview.cost(run).figure.data if trace.name == "GPrune")
     assert pruned / dense == pytest.approx(mean / 40, rel=0.005) == mark
     assert float(re.findall(r"rises (\d+)% with GPrune", app)[0]) == pytest.approx(100 * (mean / 40 - 1), abs=1)

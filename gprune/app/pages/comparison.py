@@ -146,7 +146,9 @@ def _show_table(content: Card, compared: Comparison, text: str) -> None:
     baseline, seeds = escape(compared.names[compared.baseline.name]), _has_seeds(compared)
     legend = f"{BEST} best, {SECOND} second-best pruned model; ties share a star. Change ± 95% interval against "
     signs = f"{baseline}: {', '.join(f'{sign} {verdict}' for verdict, sign in _SIGNS.items())}."
-    st.caption(f"{legend}{signs}{' PPL is the mean over seeds, s.d. the standard deviation.' if seeds else ''}")
+    st.caption(
+        f"{legend}{signs}{' PPL is the arithmetic mean over seeds, s.d. the standard deviation.' if seeds else ''}"
+    )
     _show_notes(compared, text)
     content.set_printed_table(lambda: table)
     content.tools(
