@@ -57,7 +57,7 @@ def test_fang_stands_beside_the_substitutions_and_any_pair_can_be_chosen(cache):
     (legend,) = [trace["name"] for trace in charts(app)[0]["data"] if trace["name"].startswith("FANG")]
     mean = legend.removeprefix("FANG: A against B: ").partition(" ")[0]
     assert f"{mean} for FANG’s groups of python-reference and science-docs" in plain_words(app)
-    assert "FANG has 2 groups per layer and BCM 6 modules" in plain_words(app)
+    assert "FANG has 2 groups per layer; the modules number about 6 (median)" in plain_words(app)
     app.multiselect[0].set_value(["fang_bc", "ab_bc"]).run()
     labels = ["A-B against B-C", "FANG: B against C"]
     assert drawn(charts(app)[0]) == labels

@@ -1,6 +1,7 @@
 """Every figure: its function, its traces, its axis titles, its colours, and what it costs to send."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +179,8 @@ def test_slopes_and_costs_have_hues_and_errors_of_their_own(small_run):
         assert set(marked[:, 0]) == {1} and set(marked[:, 2]) <= set(result.neurons)
     assert sum(len(lines[color].y) for color in (style.TEXT_A, style.TEXT_B)) == 3 * len(result.neurons)
     assert lines[marks.RING].y == (pytest.approx(result.first[0]), pytest.approx(result.second[0]))
-    _, cells = story.headline_measurements(small_run)
-    figure = overview.plot_costs(compare.costs(cells))
+    text, lines = story.headline_results(small_run)
+    figure, cells = overview.plot_costs(compare.costs(lines, text)), [line.cell(text) for line in lines]
     dense = next(cell for cell in cells if cell.method == "dense")
     figures = {trace.name: trace for trace in figure.data}
     assert len(figures) == len(cells) - 1
@@ -210,6 +211,13 @@ def test_changes_are_drawn_with_their_paired_interval_in_the_order_of_perplexity
     # without another method on the same windows there is nothing to draw
     alone = comparison.comparison_of(small_run, methods=("flap",))
     assert comparison.plot_changes(alone, text) is None
+
+
+def test_overlaps_that_are_nearly_equal_are_no_trend(small_run, monkeypatch):
+    bins = decisions.bin_decisions(small_run, "flap", 2)
+    for last, words in ((0.602, "is about 0.60 in both the most"), (0.65, "goes from 0.59 in the most")):
+        monkeypatch.setattr(decisions, "bin_decisions", lambda *_, x=last: replace(bins, jaccard=np.array([0.59, x])))
+        assert decisions.overlap(small_run, base="flap").title.startswith(f"Overlap with FLAP {words}")
 
 
 def test_every_figure_is_declared_by_the_module_of_its_place() -> None:

@@ -65,7 +65,7 @@ def test_a_point_is_a_neuron_and_its_colour_tells_the_decisions(small_run):
     assert np.array_equal(item, whatif.decide(results, "flap", retained, whatif.PRIMARY).ffn[1])
     against = figures.color_neurons(small_run, 1, figures.METHOD_MASKS, "flap")
     actual, base = (small_run.load(stages.masks, name).ffn[1] for name in ("gprune", "flap"))
-    assert [group.name for group in against.groups[2:]] == ["only GPrune", "only FLAP"]
+    assert [group.name for group in against.groups[2:]] == ["kept only by GPrune", "kept only by FLAP"]
     assert np.array_equal(against.groups[2].members, actual & ~base)
 
 

@@ -105,7 +105,7 @@ def test_a_checkpoint_comes_with_its_kept_units_and_padding_is_a_job(cache, star
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     app = open_page("export")
     codes = [code.value for code in app.code]
-    assert str(folder) in codes and "loads anywhere" in words(app)
+    assert str(folder) in codes and "The pruned model is a transformers folder" in words(app)
     anywhere = next(code for code in codes if code.startswith("from transformers"))
     assert anywhere.count("trust_remote_code=True") == 2
     compile(anywhere, "snippet", "exec")

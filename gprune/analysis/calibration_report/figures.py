@@ -36,9 +36,9 @@ def plot_sampling_drift(card: TextCard, share: float) -> go.Figure:
                 figure, height, f"{percent(share)} of the drift to {html.escape(other.label)}", TEXTS[other.letter]
             )
     line_style = {"color": _GREY, "dash": "dot", "width": 1.5}
-    figure.add_vline(x=count, line=line_style, name=f"{count:,} drawn", showlegend=True)
+    figure.add_vline(x=count, line=line_style, name=f"{count:,} sequences (this run)", showlegend=True)
     if needed and needed != count and needed <= last:
-        name = f"{needed:,} for {percent(share)}"
+        name = f"{needed:,} sequences ({percent(share)})"
         figure.add_vline(x=needed, line=line_style | {"dash": "dashdot"}, name=name, showlegend=True)
     _set_layout(figure, "sequences per sample (log scale)", "median rank drift (log scale)", 480)
     _set_axes(figure, card, share, last)
@@ -53,7 +53,7 @@ def _add_law(figure: go.Figure, card: TextCard, color: str, last: float) -> None
     figure.add_scatter(
         x=sizes,
         y=[card.drift.at(size) for size in sizes],
-        name="expected",
+        name="expected sampling drift",
         mode="lines",
         line={"color": color, "width": 1.5, "dash": "dot"},
         hovertemplate="expected for %{x:,.0f} sequences: %{y:.4f}<extra></extra>",

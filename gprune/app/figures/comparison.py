@@ -164,14 +164,20 @@ def comparison_of(
 ) -> Comparison:
     """Compare the methods of a run, or of several runs of its cache.
 
+    If `together`, a single run is joined with the runs that differ only in their seed, as on the overview.
     Raises StoreError for an unknown run, MissingResultError if no run has a perplexity, and SettingsError for a
     name of the wrong type or an unknown method or line.
     """
-    compared_runs = [_run_named(run, name) for name in runs] or [run]
+    compared_runs = with_seeds([_run_named(run, name) for name in runs] or [run], together)
     rows = measured_rows(compared_runs)
     for method in methods:
         require_choice("methods", method, tuple(dict.fromkeys(row.method for row in rows)))
     return compare(compared_runs, rows, methods, together=together, pinned=pinned)
+
+
+def with_seeds(runs: list[Run], together: bool = True) -> list[Run]:
+    """Return the runs to compare: if `together`, a single run with those that differ only in their seed."""
+    return story.seed_runs(runs[0]) if together and len(runs) == 1 else runs
 
 
 def _run_named(run: Run, name: Any) -> Run:
@@ -271,8 +277,10 @@ def _describe_line(result: MethodResult, runs: dict[str, Run]) -> tuple[str, ...
 
 def options_of(run: Run, compared: Comparison) -> dict[str, Any]:
     """Return the options with which a figure of `run` shows this comparison."""
-    names = tuple(other.name for other in compared.runs)
-    return {"runs": () if names == (run.name,) else names, **compared.options}
+    names, default = (
+        tuple(other.name for other in runs) for runs in (compared.runs, with_seeds([run], compared.options["together"]))
+    )
+    return {"runs": () if names == default else names, **compared.options}
 
 
 def _options_per_text(run: Run, values: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -285,12 +285,13 @@ def module_counts(run: Run, *, selected: Selection = NOTHING) -> Panel:
 def explained(run: Run) -> Panel:
     """Share of the drift's variance that lies between modules."""
     result = derived_cache.ablation_effects(run).drift_explained
+    before = f"before refinement {100 * result.initialization:.0f}%, " if result.initialization is not None else ""
     return Panel(
         _plot_explained(result),
         "Share of the within-layer variance of rank drift that lies between modules: how well a neuron's module "
         "predicts its drift.",
-        title=f"The modules explain {100 * result.modules:.0f}% of the drift's variance, random modules "
-        f"{100 * result.random:.0f}%",
+        title=f"The modules explain {100 * result.modules:.0f}% of the drift’s variance ({before}random modules "
+        f"{100 * result.random:.0f}%)",
         table=lambda: ablation_effect.explained_table(result),
         how="Random modules of the same sizes explain a little by chance. If the initialization explains more than "
         "the modules, the refinement loses part of what the split by drift separated.",

@@ -37,6 +37,8 @@ from gprune.study.settings import require, require_choice
 
 BINS, MOST_BINS = 5, 10
 """default and maximum number of bins of the modules by drift"""
+_MIN_JACCARD_GAP = 0.02
+"""smallest difference of two overlaps that is reported as a difference"""
 _MOST_LINES = 8
 """maximum number of lines that are distinguishable in one chart"""
 NEURONS, GROUPS, SCALES = "neurons", "key/value groups", "learned scales"
@@ -66,14 +68,14 @@ def overlap(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
     """Overlap of the neurons that GPrune and a baseline keep, by the drift of their module."""
     base = choose_base(run, base)
     result = bin_decisions(run, base, bins)
-    title = (
-        f"Overlap with {label(base)} goes from {result.jaccard[0]:.2f} in the most stable modules to "
-        f"{result.jaccard[-1]:.2f} in the most unstable"
-    )
+    first, last = result.jaccard[[0, -1]]
+    extent = f"goes from {first:.2f} in the most stable modules to {last:.2f} in the most unstable"
+    if abs(last - first) < _MIN_JACCARD_GAP:
+        extent = f"is about {(first + last) / 2:.2f} in both the most stable and the most unstable modules"
     return Panel(
         _plot_overlap(result, base),
         "Neurons kept by both methods divided by neurons kept by either. Values near the dashed line are chance.",
-        title=title if len(result.jaccard) > 1 else "",
+        title=f"Overlap with {label(base)} {extent}" if len(result.jaccard) > 1 else "",
         table=lambda: decisions.bin_table(result, label(base)),
         how="Dashed: the overlap of two independent choices of these sizes. Near it, the two methods chose unrelated "
         "neurons.",

@@ -131,7 +131,7 @@ def changes(run: Run, *, retention: float | None = None, **values: Any) -> Panel
 )
 def measured_curve(run: Run, *, text: str = "", retention: float | None = None, **values: Any) -> Panel:
     """Perplexity of every measured method against retention, on a text of the run, by default an unseen one."""
-    text = text or story.headline_measurements(run)[0]
+    text = text or story.headline_results(run)[0]
     points = measured_points(derived_cache.measurements(run), text)
     is_edited = rule_of(run, **values) != run.study.reliability
     retention = run.study.retention if retention is None else retention

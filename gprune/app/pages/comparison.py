@@ -88,12 +88,15 @@ def _choose_runs(run: Run) -> list[Run]:
 
 def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
     """Draw the fields for text, methods, baseline and seeds. Raises MissingResultError if no run has a perplexity."""
-    rows = figures.measured_rows(runs)
+    joined = figures.with_seeds(runs)
+    rows = figures.measured_rows(joined)
     slot = st.container(width="content")
     with st.popover("Options", icon=":material/tune:", key="cp_filter"):
         methods = _choose_methods(rows)
-        has_several_seeds = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in runs}))
+        has_several_seeds = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in joined}))
         together = not has_several_seeds or address.toggle("Seeds together", "cp_seeds", True)
+        runs = joined if together else runs
+        rows = figures.measured_rows(runs)
         compared = figures.compare(runs, rows, methods, together=together)
         options, default = figures.baseline_options(compared.results, runs[0].study.metric)
         names = {key: compared.names[result.name] for key, result in options.items()}
@@ -143,7 +146,9 @@ def _show_table(content: Card, compared: Comparison, text: str) -> None:
     baseline, seeds = escape(compared.names[compared.baseline.name]), _has_seeds(compared)
     legend = f"{BEST} best, {SECOND} second-best pruned model; ties share a star. Change ± 95% interval against "
     signs = f"{baseline}: {', '.join(f'{sign} {verdict}' for verdict, sign in _SIGNS.items())}."
-    st.caption(f"{legend}{signs}{' PPL is the mean over seeds, s.d. the standard deviation.' if seeds else ''}")
+    st.caption(
+        f"{legend}{signs}{' PPL is the arithmetic mean over seeds, s.d. the standard deviation.' if seeds else ''}"
+    )
     _show_notes(compared, text)
     content.set_printed_table(lambda: table)
     content.tools(

@@ -155,8 +155,8 @@ def _warn_of_counts(run: Run, names: tuple[str, ...]) -> None:
     groups, modules = float(np.median(fang_counts)), float(np.median(bcm_counts))
     if max(groups, modules) > _LARGEST_RATIO * min(groups, modules):
         st.warning(
-            f"FANG has {groups:.0f} groups per layer and BCM {modules:.0f} modules: ARI corrects both for chance, but "
-            "coarse and fine partitions are still hard to compare.",
+            f"FANG has {groups:.0f} groups per layer; the modules number about {modules:.0f} (median). ARI corrects "
+            "for chance, but partitions of such different size are hard to compare.",
             icon=":material/balance:",
         )
 

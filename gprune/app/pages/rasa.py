@@ -409,7 +409,7 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     Calls `show_sentence` with the perplexity at the slider's retention if it differs from the run's. Raises
     MissingResultError if no pruned model is measured on that text.
     """
-    text, _ = story.headline_measurements(run)
+    text, _ = story.headline_results(run)
     points = figures.measured_points(derived_cache.measurements(run), text)
     methods = [method for method in ("gprune", story.main_baseline(run)) if method in run.methods_with_masks]
     retention = address.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")

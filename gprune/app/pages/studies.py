@@ -117,9 +117,7 @@ def continue_command(name: str, series: Reproduction) -> str:
 
 
 def _explain_missing(series: Reproduction | None, name: str, table: Reproduced | None, run: Run | None) -> None:
-    missing = (
-        "This table is not computed in this cache yet." if table is None else "No row of this table is measured yet."
-    )
+    missing = "No results for this table yet." if table is None else "No row of this table is measured yet."
     st.info(missing, icon=":material/table_view:")
     if series is None:
         rerun_command = reproduce_command(name, run.study.model if run else "demo")
