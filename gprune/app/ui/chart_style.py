@@ -17,7 +17,7 @@ from gprune.study.methods import METHODS, METRICS
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
 MUSTARD, ROSE, BROWN, INDIGO = "#BFA500", "#E07A8B", "#A05A3B", "#5C5CD6"
 """hues of the methods"""
-TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
+TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#CC4A76"
 """hues of the calibration texts, and of the difference between two of them"""
 TEXT_LOOKS = {"A": (TEXT_A, "circle"), "B": (TEXT_B, "square"), "C": (TEXT_C, "diamond")}
 """hue and symbol of each calibration text"""
@@ -176,7 +176,7 @@ def is_wide(figure: go.Figure) -> bool:
     """Return True if a figure is too wide for a phone: several panels, cells with text, long titles, a large legend."""
     titles = [str(axis.title.text or "").split("<br>") for axis in figure.select_xaxes()]
     cells = any(trace.type == "heatmap" for trace in figure.data)
-    has_words = cells and any(trace.type == "scatter" and trace.mode == "text" for trace in figure.data)
+    has_words = cells and any(trace.texttemplate or getattr(trace, "mode", "") == "text" for trace in figure.data)
     # on a phone, the entries of the legend are stacked
     keys = KEY_PIXELS * sum(bool(trace.name) and trace.showlegend is not False for trace in figure.data)
     crowded = figure.layout.height is not None and 2 * keys > figure.layout.height
