@@ -78,7 +78,7 @@ def test_several_seeds_are_counted_and_compared_over_their_windows(cache):
     assert story.compared_seeds(run) == (0, 1, 2)
     change = float(re.findall(r"; FANG \+([\d.]+)%", app)[0])
     assert change == pytest.approx(100 * (118 / 70 - 1), abs=2) and "GPrune against FLAP +" in app
-    assert "Seeds: 0, 1, 2" in app and "no spread over seeds" not in app
+    assert "|  | :green[:material/check_circle:] Seeds: 0, 1, 2 |" in app and "no spread over seeds" not in app
 
 
 def test_what_was_found_on_other_models_stands_beside_the_runs_own_diagnostics(cache):

@@ -14,7 +14,7 @@ from gprune.analysis import drift as rank_analysis
 from gprune.analysis.ablation_effect import Explained
 from gprune.analysis.verdict import agreement_title, drift_title
 from gprune.app.ui import chart_style, derived_cache, marks
-from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, PALE, layer_axis, style
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, layer_axis, style
 from gprune.app.ui.panel import NOTHING, Panel, Selection, in_range, module_labels, panel
 from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure, text_pair
 from gprune.pipeline import stages
@@ -359,7 +359,7 @@ def _plot_explained(result: Explained) -> go.Figure:
     figure = go.Figure()
     marks.add_bars(
         figure, list(percents.values()), list(percents), "",
-        [METHOD_COLORS["gprune"] if name == "modules of the run" else PALE for name in percents],
+        [METHOD_COLORS["gprune"] if name == "modules of the run" else GREY for name in percents],
         "%{y}: %{x:.1f}% explained<extra></extra>", orientation="h", cliponaxis=False,
         text=[f"{share:.0f}%" for share in percents.values()], textposition="outside",
     )  # fmt: skip
