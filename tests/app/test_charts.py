@@ -73,7 +73,7 @@ def test_axes_are_titled_and_the_background_is_the_themes(small_run):
 def test_colours_and_lines_of_methods_floors_and_controls(small_run):
     figure = figure_of("drift", small_run, form="histogram")
     cross, halves, *floors = figure.data
-    assert cross.type == "bar" and cross.marker.color == style.PAIR and "ρ" in cross.name
+    assert cross.type == "bar" and cross.marker.color == style.PAIR and cross.opacity >= 0.8
     assert halves.line.dash == "dash" and [floor.line.color for floor in floors] == [style.GREY] * 2
     np.testing.assert_allclose(np.sum(cross.y), 100)
     compared = small_run.agreement()
@@ -98,7 +98,8 @@ def test_the_drift_axis_ends_where_its_curve_ends_and_wide_layers_become_cells()
     random = np.random.default_rng(0)
     wide, narrow = random.random(drift.MOST_POINTS + 1), random.random(drift.MOST_POINTS)
     assert drift.plot_joint(wide, wide, 0).data[0].type == "heatmap"
-    assert drift.plot_joint(narrow, narrow, 0).data[0].type == "scatter"
+    points = drift.plot_joint(narrow, narrow, 0, texts=("python-reference", "science-docs"))
+    assert points.data[0].type == "scatter" and points.data[0].marker.opacity >= 0.8 and not style.is_wide(points)
 
 
 def test_module_groups_and_methods_stand_where_they_are_counted_and_wait_for_a_click(small_run):
@@ -200,7 +201,8 @@ def test_changes_are_drawn_with_their_paired_interval_in_the_order_of_perplexity
     text = compared.texts[0]
     figure = comparison.plot_changes(compared, text)
     lines = [line for line in compared.sorted_on(text) if line is not compared.baseline]
-    assert [trace.y[0] for trace in figure.data] == [style.control_label(line.method) for line in lines]
+    labels = [style.control_label(line.method).replace(", ", ",<br>") for line in lines]
+    assert [trace.y[0] for trace in figure.data] == labels
     for line, trace in zip(lines, figure.data, strict=True):
         gap = compare.change(line, compared.baseline, text)
         low, high = trace.x[0] - trace.error_x.arrayminus[0], trace.x[0] + trace.error_x.array[0]

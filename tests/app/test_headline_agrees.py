@@ -65,7 +65,8 @@ def test_seeds_are_joined_alike_on_the_overview_and_on_compare(cache):
     for seed, level in enumerate(levels):
         write_run(cache, study=study(seed=seed), makers=measured(TIES | {"gprune": level}))
     run, mean, app, compare = the_run(cache), np.exp(np.log(levels).mean()), plain_words(opened()), open_page("compare")
-    assert "Seeds: 0, 1, 2" in app and "no spread over seeds" not in app and story.compared_seeds(run) == (0, 1, 2)
+    assert "|  | :green[:material/check_circle:] Seeds: 0, 1, 2 |" in app
+    assert "no spread over seeds" not in app and story.compared_seeds(run) == (0, 1, 2)
     assert "95% interval, paired; 3 seeds)" in app and "paired over windows and 3 seeds" in app
     # seed 2 alone would win
     assert NOISE in app and "GPrune and FANG have the lowest perplexity, within noise" in plain_words(compare)

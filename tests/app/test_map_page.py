@@ -13,9 +13,10 @@ from gprune.analysis import whatif
 from gprune.analysis.formatting import MODULES
 from gprune.app.figures import masks as atlas
 from gprune.app.figures import neurons as figures
+from gprune.app.figures.drift import _LOOKS, SUBSTITUTION
 from gprune.app.pages import neuron_map as map_page
 from gprune.app.ui import derived_cache
-from gprune.app.ui.chart_style import METHOD_COLORS
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR
 from gprune.app.ui.panel import Selection
 from gprune.pipeline import stages
 from gprune.pipeline.stages import neuron_map
@@ -107,6 +108,7 @@ def test_the_marks_of_every_method_stand_out_on_each_page():
     # 3 is what marks are to have; orange, sky and mustard are paler on white, and have symbols
     for page, least in (("#ffffff", 2.2), ("#11161d", 3.0), ("#1a212b", 3.0)):
         assert min(_contrast(hue, page) for hue in hues) > least, page
+        assert min(_contrast(hue, page) for hue in (PAIR, GREY, *_LOOKS[SUBSTITUTION][0][::2])) > 3, page
 
 
 def test_no_two_modules_of_a_layer_look_the_same():

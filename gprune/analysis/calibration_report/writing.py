@@ -31,19 +31,19 @@ def comparison_table(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFra
     run = card.others[0].run if card.others else 0
     rows: list[tuple[str, Callable[[TextComparison], str]]] = [
         ("Median rank drift", lambda other: _format_decimal(other.drift)),
-        ("– of two samples of one text, mean of both texts", lambda other: _format_decimal(other.drift_sampling)),
+        ("– of two samples", lambda other: _format_decimal(other.drift_sampling)),
         ("Neurons decided differently", lambda other: _format_percent(other.changed)),
-        ("– by two samples of one text", lambda other: _format_percent(other.changed_sampling)),
-        ("Key/value groups decided differently", lambda other: _format_percent(other.groups_changed)),
-        ("Jaccard index of the neurons kept", lambda other: _format_decimal(other.jaccard)),
+        ("– by two samples", lambda other: _format_percent(other.changed_sampling)),
+        ("Key/value groups differing", lambda other: _format_percent(other.groups_changed)),
+        ("Jaccard index of kept neurons", lambda other: _format_decimal(other.jaccard)),
         ("– by chance", lambda other: _format_decimal(other.jaccard_chance)),
-        ("– of two samples of one text, expected", lambda other: _format_decimal(other.jaccard_sampling)),
-        (f"– of two halves of {card.label}", lambda other: _format_decimal(other.jaccard_halves)),
-        (f"– of a half of {card.label} and a half of the other", lambda other: _format_decimal(other.jaccard_across)),
+        ("– of two samples, expected", lambda other: _format_decimal(other.jaccard_sampling)),
+        ("– of two halves", lambda other: _format_decimal(other.jaccard_halves)),
+        ("– of halves of both texts", lambda other: _format_decimal(other.jaccard_across)),
         ("Token distance", lambda other: _format_decimal(other.token_distance)),
-        (f"Distinct tokens of {card.label} that it shares", lambda other: _format_percent(other.distinct_shared)),
-        (f"Runs of {run} tokens of {card.label} that it shares", lambda other: _format_percent(other.runs_shared)),
-        (f"Sequences for sampling at {percent(share)}", lambda other: _format_count(card.recommended(share, other))),
+        ("Distinct tokens shared", lambda other: _format_percent(other.distinct_shared)),
+        (f"Runs of {run} tokens shared", lambda other: _format_percent(other.runs_shared)),
+        (f"Sequences for {percent(share)} sampling", lambda other: _format_count(card.recommended(share, other))),
     ]
     table = {"measure": [label for label, _ in rows]}
     for other in card.others:

@@ -14,7 +14,7 @@ from gprune.analysis import drift as rank_analysis
 from gprune.analysis.ablation_effect import Explained
 from gprune.analysis.verdict import agreement_title, drift_title
 from gprune.app.ui import chart_style, derived_cache, marks
-from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, PALE, layer_axis, style
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, layer_axis, style
 from gprune.app.ui.panel import NOTHING, Panel, Selection, index_or_middle, module_labels, panel
 from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure, text_pair
 from gprune.pipeline import stages
@@ -99,11 +99,9 @@ def ranks(run: Run, *, layer: int | None = None, selected: Selection = NOTHING) 
     primary, auxiliary = (run.load(stages.scores, role).ffn for role in stages.PAIR)
     layer = index_or_middle("layer", most_drifting_layer(run) if layer is None else layer, len(primary))
     rho, names = float(run.load(stages.drift).correlation[layer]), names_in_figure(run.study)
-    first, second = text_pair(run.study)
+    (first, second), pair = text_pair(run.study), (names["A"], names["B"])
     return Panel(
-        plot_joint(
-            primary[layer], auxiliary[layer], layer, module_labels(run, layer), selected, (names["A"], names["B"])
-        ),
+        plot_joint(primary[layer], auxiliary[layer], layer, module_labels(run, layer), selected, pair),
         "Neurons on the dashed line have the same rank on both texts; 1 is the most important.",
         title=f"Ranks on {first} and {second} in layer {layer}: Spearman {rho:.2f}",
     )
@@ -143,7 +141,7 @@ def plot_histogram(curves: list[rank_analysis.Distribution], log: bool) -> go.Fi
             marks.add_curve(figure, edges, steps, _legend_entry(curve), line, hover)
             continue
         middle, hover = (edges[:-1] + edges[1:]) / 2, "d ≈ %{x:.3f}: %{y:.2f}% of neurons<extra>A | B</extra>"
-        marks.add_bars(figure, middle, curve.shares, _legend_entry(curve), PAIR, hover, width=edges[1], opacity=0.55)
+        marks.add_bars(figure, middle, curve.shares, _legend_entry(curve), PAIR, hover, width=edges[1], opacity=0.8)
     style(figure, _DRIFT_AXIS, "share of neurons (%)", 420, bargap=0)
     figure.update_xaxes(range=[0, _axis_end(curves)])
     if log:
@@ -186,15 +184,14 @@ def plot_joint(
         suffix = "" if modules is None else ", module %{customdata[1]}"
         hover = f"neuron %{{customdata[2]}}{suffix}<br>rank %{{x:.3f}} on {texts[0]}, %{{y:.3f}} on {texts[1]}"
         hover += "<extra></extra>"
-        data, look = marks.unit_data(layer, module, np.arange(len(x))), {"color": PAIR, "size": 6, "opacity": 0.6}
+        data, look = marks.unit_data(layer, module, np.arange(len(x))), {"color": PAIR, "size": 6, "opacity": 0.8}
         marks.add_points(figure, x, y, look, hover, customdata=data, name="neurons", showlegend=False)
     else:
         figure = _plot_joint_counts(rank_analysis.joint_ranks(primary, auxiliary, _JOINT_BINS), texts)
     marks.add_guide(figure, [0, 1], [0, 1], {"color": GREY, "dash": "dash", "width": 1.5}, name="same rank")
     if selected.layer == layer:
         _mark_selected(figure, x, y, modules, selected)
-    axis = f"rank on {texts[0]} in layer {layer} (1 = most important)"
-    style(figure, axis, f"rank on {texts[1]}", _JOINT_HEIGHT)
+    style(figure, f"rank on {texts[0]}", f"rank on {texts[1]}", _JOINT_HEIGHT)
     figure.update_xaxes(range=[-0.02, 1.02], constrain="domain")
     return figure.update_yaxes(range=[-0.02, 1.02], constrain="domain", scaleanchor="x", scaleratio=1)
 
@@ -231,7 +228,7 @@ _CONTROLS = (
 _BLUE, _PURPLE = METHOD_COLORS["gprune"], METHOD_COLORS["fang"]
 # comparisons of one kind share a hue, and differ in shade, marker and dash; controls are dashed and hollow
 _LOOKS = {
-    SUBSTITUTION: ((_BLUE, "#5BA3D9", "#2E5FA3"), ("circle", "square", "diamond"), ("solid",)),
+    SUBSTITUTION: ((_BLUE, "#5BA3D9", "#3D70B8"), ("circle", "square", "diamond"), ("solid",)),
     SWAP: ((_BLUE,), ("pentagon",), ("dashdot",)),
     FANG: ((_PURPLE,), ("triangle-up", "triangle-down", "star"), ("solid", "longdash", "dashdot")),
     CONTROL: ((_BLUE,), ("circle-open", "square-open", "diamond-open"), ("dash", "dot")),
@@ -363,7 +360,7 @@ def _plot_explained(result: Explained) -> go.Figure:
     figure = go.Figure()
     marks.add_bars(
         figure, list(percents.values()), list(percents), "",
-        [METHOD_COLORS["gprune"] if name == "modules of the run" else PALE for name in percents],
+        [METHOD_COLORS["gprune"] if name == "modules of the run" else GREY for name in percents],
         "%{y}: %{x:.1f}% explained<extra></extra>", orientation="h", cliponaxis=False,
         text=[f"{share:.0f}%" for share in percents.values()], textposition="outside",
     )  # fmt: skip

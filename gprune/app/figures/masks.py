@@ -161,8 +161,8 @@ def _plot_retention(result: Bins, base: str) -> go.Figure:
     for method, values in ((base, result.base), ("gprune", result.gprune)):
         marks.add_bars(
             figure, result.names, values, label(method), METHOD_COLORS[method], "%{x}: %{y:.1%} kept",
-            # two digits: labels of neighbouring bars with three digits overlap in a narrow card
-            text=[percent(value) for value in values], textposition="outside", cliponaxis=False,
+            # two digits: labels of neighbouring bars with more overlap in a narrow card
+            text=[f"{100 * value:.0f}" for value in values], textposition="outside", cliponaxis=False,
         )  # fmt: skip
     style(figure, _DRIFT_AXIS, "retention of neurons", 380, barmode="group", bargap=0.25)
     top = min(1.08, 1.15 * max(result.gprune.max(), result.base.max(), 0.05))
@@ -173,7 +173,7 @@ def _plot_retention(result: Bins, base: str) -> go.Figure:
 def _plot_overlap(result: Bins, base: str) -> go.Figure:
     """Plot the Jaccard index of the kept neurons by drift bin, with its chance level (Fig. 3b)."""
     figure = go.Figure()
-    name, line = "two independent masks of these retentions", {"color": GREY, "dash": "dash", "width": 2}
+    name, line = "two independent masks", {"color": GREY, "dash": "dash", "width": 2}
     hover = "%{x}: %{y:.3f} by chance<extra></extra>"
     marks.add_curve(figure, result.names, result.chance, name, line, hover, symbol="line-ew-open", size=12)
     marks.add_curve(

@@ -17,7 +17,7 @@ from gprune.app.ui.text import escape, from_figure, name_texts, names_in_figure,
 from gprune.evaluation import protocol
 from gprune.pipeline.runs.opened import MissingResultError, Run
 
-FIRST_SCREEN = 300
+FIRST_SCREEN = 280
 """height in pixels of each figure of the first screen"""
 MOST_ROWS = 9
 """maximum number of methods in a figure of the first screen"""

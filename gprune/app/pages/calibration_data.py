@@ -162,5 +162,5 @@ def _show_evidence(run: Run, text_card: TextCard, share: float) -> None:
                 table,
                 alt="comparison with the other texts of the run",
                 height="content",
-                column_config={"measure": st.column_config.TextColumn(width=360)},
+                column_config={"measure": st.column_config.TextColumn(width=200)},
             )

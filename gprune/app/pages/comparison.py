@@ -171,12 +171,12 @@ def as_table(compared: Comparison, text: str) -> pd.DataFrame:
             "": f"{signs.get(result.name, '')}{mark}",
             "method": escape_formula(compared.names[result.name]),
         }
-        cells |= {"retention": 100 * result.retention, "seeds": len(result.seeds)}
         cells |= {"PPL ↓": result.mean(text), "s.d.": result.spread(text)}
         cells["change"] = 100 * difference.change if difference else np.nan
         cells["±"] = 100 * difference.margin if difference else np.nan
         is_judged = difference is not None and is_same_budget(result, compared.baseline)
         cells["Δ"] = _SIGNS[difference.verdict] if difference and is_judged else ""
+        cells |= {"retention": 100 * result.retention, "seeds": len(result.seeds)}
         rows.append(cells)
     table = pd.DataFrame(rows)
     return table if _has_seeds(compared) else table.drop(columns=["seeds", "s.d."])
@@ -333,7 +333,7 @@ def _show_inputs(content: Card, compared: Comparison) -> None:
         st.info("No method has been pruned yet.", icon=":material/hourglass_empty:")
         return
     table = inputs_table(compared, inputs)
-    wide = {name: st.column_config.TextColumn(width=160) for name in ("method", "repair")}
+    wide = {"method": st.column_config.TextColumn(width=190), "repair": st.column_config.TextColumn(width=160)}
     tables.show(table, column_config=wide, placeholder="–", alt="texts, passes and learning of every method")
     if any(inputs_used.attention for inputs_used in inputs.values()):
         st.caption(f":material/lock: {_CONTROL_NOTE}")
@@ -348,7 +348,7 @@ def _show_inputs(content: Card, compared: Comparison) -> None:
 
 
 def inputs_table(compared: Comparison, inputs: dict[tuple[str, str], MethodInputs]) -> pd.DataFrame:
-    """Return a table of texts, passes, learning and repair, one row per method."""
+    """Return a table of texts, passes, learning and repair by method; of key/value groups if a row uses GPrune's."""
     results: list[MethodResult] = [result for result in compared.results if result.name in inputs]
     studies = {run.name: run.study for run in compared.runs}
     return pd.DataFrame(
@@ -365,7 +365,7 @@ def inputs_table(compared: Comparison, inputs: dict[tuple[str, str], MethodInput
             for result in results
             for inputs_used in [inputs[result.name]]
         ]
-    )
+    ).drop(columns=[] if any(row.attention for row in inputs.values()) else ["key/value groups"])
 
 
 def _show_choice(content: Card, run: Run) -> None:

@@ -88,9 +88,8 @@ MORE = "launch_more_drawn"
 """session key: True if the advanced settings are drawn because they were opened or filled in"""
 _PROPOSED, _ORIGIN = "launch_proposed", "launch_origin"
 """session keys: the latest proposed texts, and the name of the run whose settings fill the form"""
-_REPAIRS = {"own": "own repair of each method", "none": "none"} | {
-    word: repair.label for word, repair in REPAIR_BY_WORD.items()
-}
+_REPAIRS = {"own": "own repair of each method", "none": "none"}
+_REPAIRS |= {word: repair.label for word, repair in REPAIR_BY_WORD.items()}
 _OPTION_LABELS: dict[str, dict[str, str]] = {
     "evaluation.speed": SPEEDS,
     "repair.kind": _REPAIRS,

@@ -359,8 +359,10 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
     live = is_live_by_default(run, [text])
     with st.container(horizontal=True, vertical_alignment="bottom"):
         text = address.selectbox("Text", texts, "rasa_curve_text", text, width=260)
-        address.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")
-        methods = address.multiselect("Live points", offered, CURVES, pair if live else [])
+        address.slider(
+            "Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent", width=260
+        )
+        methods = address.multiselect("Live points", offered, CURVES, pair if live else [], width=260)
     is_edited = choice.settings != run.study.reliability
     rule = figures.rule_options(run, choice.settings)
     panel = figures.measured_curve(run, text=text, retention=choice.retention, **rule)
