@@ -76,7 +76,7 @@ def test_colours_and_lines_of_methods_floors_and_controls(small_run):
     assert halves.line.dash == "dash" and [floor.line.color for floor in floors] == [style.GREY] * 2
     np.testing.assert_allclose(np.sum(cross.y), 100)
     compared = small_run.agreement()
-    figure = agreement.plot_agreement(compared, compared.comparisons)
+    figure = agreement.plot_agreement(compared, compared.comparisons, small_run.study)
     controls = [trace for trace in figure.data if trace.name.startswith("control")]
     assert len(controls) == 2 and {trace.line.color for trace in controls} == {style.BLUE}
     assert all("open" in trace.marker.symbol for trace in controls)

@@ -156,7 +156,9 @@ def test_a_model_without_tokenizer_gets_a_sentence(cache):
 
 
 def test_a_character_of_several_tokens_is_shown_whole_wherever_the_peak_is():
-    reader = tokenizer("demo")
+    reader, later = (inspector._load_tokenizer("demo", digest) for digest in ("before", "after"))
+    # a model whose files changed is read again
+    assert reader is not later
     text = "say “☃” and é\n\tthen  end"
     ids = reader.encode(text).ids
     full = reader.decode(ids, skip_special_tokens=False)

@@ -471,7 +471,8 @@ def _token_range(position: Activation) -> tuple[int, int, int]:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _load_tokenizer(model: str, _digest: str) -> Tokenizer:
+def _load_tokenizer(model: str, digest: str) -> Tokenizer:
+    """Return a model's tokenizer, read again when the digest of its files changes."""
     try:
         return vocabulary.tokenizer(model)
     except ModelError as error:
