@@ -125,7 +125,6 @@ def test_a_folder_of_tasks_is_looked_into(cache, tmp_path):
     warnings = [item.value.replace("\\", "") for item in app.warning]
     assert len(warnings) == 1 and warnings[0].startswith("the task 'piqa' has no data in")
     (folder / "boolq.jsonl").write_text('{"question": "is it wet"}')
-    # the changed file is read again
     assert len(app.run().warning) == 2
 
 
