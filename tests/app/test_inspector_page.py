@@ -67,7 +67,7 @@ def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
     first = result[0]["passages"][0]
     ids = tokens.ids[sequence, max(location - 16, 0) : location + 17].tolist()
     assert (first["before"], first["token"], first["after"]) == text_around(tokenizer("demo"), ids, min(location, 16))
-    assert first["value"] == f"{positions.values[2, 7, 0]:+.3g}".replace("-", "−") and len(result[0]["passages"]) == 8
+    assert first["value"] == f"{positions.values[2, 7, 0]:+#.3g}".replace("-", "−") and len(result[0]["passages"]) == 8
     assert max(item["passages"][0]["strength"] for item in result) == 1.0
     app = show("inspector", cache, NEURON)
     app.button(key="ins_next").click().run()

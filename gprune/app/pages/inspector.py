@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from gprune.analysis import calibration, inspection, token_loss
 from gprune.analysis.calibration_report.measuring import texts_of
-from gprune.analysis.formatting import format_signed, percent
+from gprune.analysis.formatting import format_count, format_signed, percent
 from gprune.analysis.inspection import Activation, LayerRanks
 from gprune.analysis.thresholds import OUTCOMES, UNCHANGED
 from gprune.app import preview
@@ -204,8 +204,8 @@ def _show_neuron_numbers(
             st.metric("Drift percentile", f"{100 * share:.1f}", border=True, width="content", help=note + ".")
         if labels is not None:
             size = int((labels == labels[neuron]).sum())
-            st.metric("Module", f"{labels[neuron]} ({size:,})", border=True, width="content",
-                      help="Its module within the layer, with the number of neurons.")  # fmt: skip
+            st.metric("Module", f"{labels[neuron]} ({format_count(size, 'neuron')})", border=True,
+                      width="content", help="Its module within the layer.")  # fmt: skip
 
 
 def _show_methods(run: Run, layer: int, neuron: int) -> None:
@@ -486,7 +486,7 @@ def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> Context
         before=before,
         token=token,
         after=after,
-        value=format_signed(position.value, ".3g"),
+        value=format_signed(position.value, "#.3g").rstrip("."),
         strength=abs(position.value) / peak if peak else 0.0,
         negative=position.value < 0,
         where=f"sequence {position.sequence}, token {position.position}",
