@@ -74,11 +74,11 @@ def _column_config(table: pd.DataFrame, run: Run) -> dict[str, Any]:
     columns: dict[str, Any] = {
         "name": text(width=114),
         "content": text(help="first digits of the SHA-256 of the exact tokens", width=74),
-        "sequences": text(help="number of sequences drawn, and of disjoint sequences available", width=98),
+        "sequences": text(help="number of sequences drawn, and of disjoint sequences available", width=92),
     }
     for name in table.columns[table.columns.get_loc("tokens") :]:
         heading = headings.get(name) or name_texts(name.replace("% of distinct also in", "% in"), run.study)
-        form, width = ("%.1f", 63 if name in headings else 134) if name.startswith("%") else ("localized", 66)
+        form, width = ("%.1f", 63 if name in headings else 128) if name.startswith("%") else ("localized", 66)
         columns[name] = number(heading, help=name_texts(name, run.study), format=form, width=width)
     return columns
 
