@@ -111,7 +111,7 @@ def test_the_address_opens_the_card_that_is_the_runs(name, run):
     noise, overlap = charts(app)
     assert noise["data"][0]["name"] == "two samples of science-docs"
     assert overlap["data"][1]["y"] == ["python-reference", "python-code"]
-    assert app.dataframe[0].value.columns.tolist() == ["measure", "A: python-reference", "C: python-code"]
+    assert app.dataframe[0].value.columns.tolist() == ["measure", "python-reference", "python-code"]
     assert {metric.label: metric.value for metric in app.metric}["Sequences"] == "32 of 96"
     assert app.slider(key="cd_share_slider").value == 0.5
     assert [item.label for item in app.get("download_button")][:3] == ["Page", "JSON", "CSV"]

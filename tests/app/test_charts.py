@@ -77,7 +77,7 @@ def test_colours_and_lines_of_methods_floors_and_controls(small_run):
     assert halves.line.dash == "dash" and [floor.line.color for floor in floors] == [style.GREY] * 2
     np.testing.assert_allclose(np.sum(cross.y), 100)
     compared = small_run.agreement()
-    figure = agreement.plot_agreement(compared, compared.comparisons)
+    figure = agreement.plot_agreement(compared, compared.comparisons, small_run.study)
     controls = [trace for trace in figure.data if trace.name.startswith("control")]
     assert len(controls) == 2 and {trace.line.color for trace in controls} == {style.BLUE}
     assert all("open" in trace.marker.symbol for trace in controls)
@@ -104,13 +104,15 @@ def test_the_drift_axis_ends_where_its_curve_ends_and_wide_layers_become_cells()
 
 def test_module_groups_and_methods_stand_where_they_are_counted_and_wait_for_a_click(small_run):
     statistics, adapted = _statistics(small_run)
-    figure = reliability.scatter(statistics, adapted, False)
+    names = {"A": "wiki", "B": "code"}
+    figure = reliability.scatter(statistics, adapted, names, False)
+    assert figure.layout.yaxis.title.text == "mean score on wiki" and "on wiki, " in figure.data[0].hovertemplate
     assert sum(len(trace.x) for trace in figure.data) == len(statistics.drift)
     assert [trace.marker.symbol for trace in figure.data] == ["circle", "square", "diamond"]
     corner, drift_line, score_line = figure.layout.shapes
     assert (corner.x0, corner.y1) == (adapted.drift_threshold, adapted.score_threshold)
     assert drift_line.x0 == adapted.drift_threshold and score_line.y0 == adapted.score_threshold
-    note = reliability.scatter(statistics, adapted, True).layout.annotations[1]
+    note = reliability.scatter(statistics, adapted, names, True).layout.annotations[1]
     assert note.y == pytest.approx(np.log10(adapted.score_threshold))
     masks = small_run.masks()
     assert all(trace.visible is True for trace in decisions.plot_by_layer(masks, "neurons").data)
@@ -149,7 +151,7 @@ def test_layer_ticks_stay_few_and_more_methods_than_fit_leave_gprune_in():
 
 @pytest.mark.parametrize(("selection", "shapes", "notes"), [("drift_and_score", 3, 2), ("drift", 2, 1), ("none", 0, 0)])
 def test_the_scatter_shows_the_rule_that_is_chosen(small_run, selection, shapes, notes):
-    figure = reliability.scatter(*_statistics(small_run), False, selection)
+    figure = reliability.scatter(*_statistics(small_run), {"A": "", "B": ""}, False, selection)
     assert (len(figure.layout.shapes), len(figure.layout.annotations)) == (shapes, notes)
     if selection == "drift":
         assert figure.layout.shapes[0].y1 == figure.layout.yaxis.range[1]

@@ -47,7 +47,8 @@ def comparison_table(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFra
     ]
     table = {"measure": [label for label, _ in rows]}
     for other in card.others:
-        table[f"{other.letter}: {other.label}"] = [format_value(other) for _, format_value in rows]
+        column = other.label if other.label not in table else f"{other.label} ({other.letter})"
+        table[column] = [format_value(other) for _, format_value in rows]
     return pd.DataFrame(table)
 
 
@@ -136,7 +137,6 @@ def as_json(card: TextCard, share: float = DEFAULT_SHARE) -> str:
 def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
     """Return the card as a self-contained HTML page with charts."""
     title = html.escape(f"Calibration card of {card.name}")
-    size_table = Table(pd.DataFrame([dict(size(card))]))
     sections = [
         f"<h1>{title}</h1>",
         f"<p class='small'>{html.escape(_describe_origin(card))}</p>",
@@ -144,7 +144,7 @@ def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
             f"<h2>{html.escape(verdict.question)}</h2><p>{html.escape(verdict.answer)}</p>"
             for verdict in verdicts(card, share)
         ),
-        f"<h2>Text read</h2>{size_table.html()}",
+        f"<h2>Text read</h2>{Table(pd.DataFrame([dict(size(card))])).html()}",
         "<h2>Effect of sampling on ranks</h2>",
         _figure_html(figures.plot_sampling_drift(card, share)),
     ]

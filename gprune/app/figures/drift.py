@@ -22,6 +22,7 @@ from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.rasa import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP, Comparison
 from gprune.pruning.ranking import ranks as rank_neurons
 from gprune.records import Array
+from gprune.study import Study
 from gprune.study.settings import require, require_choice
 
 SURVIVAL, HISTOGRAM = "survival", "histogram"
@@ -245,12 +246,9 @@ def agreement(run: Run, *, comparisons: tuple[str, ...] = (), selected: Selectio
         require_choice("comparisons", name, record.comparisons)
     chosen = comparisons or agreement_analysis.default_choice(record.comparisons, run.study.metric)
     names = [name for name in record.comparisons if name in chosen] or list(record.comparisons)
-    texts = zip("ABC", (run.study.primary, run.study.auxiliary, run.study.substitute), strict=True)
-    legend = ", ".join(f"{letter} = {escape(run.study.text_name(text))}" for letter, text in texts if text)
     return Panel(
-        plot_agreement(record, names, selected),
-        f"{legend}. 0 is agreement by chance, 1 is identical modules. The legend gives mean ± standard deviation over "
-        "layers.",
+        plot_agreement(record, names, run.study, selected),
+        "0 is agreement by chance, 1 is identical modules. The legend gives mean ± standard deviation over layers.",
         title=escape(name_texts(agreement_title(record), run.study)),
         table=lambda: agreement_analysis.agreement_by_layer(record),
         how=f"{_HOW} {_CONTROLS}",
@@ -302,8 +300,10 @@ def partition_pair(run: Run, name: str) -> tuple[records.Partition, records.Part
     return (run.read(first), run.read(second)) if run.has_result(first) and run.has_result(second) else None
 
 
-def plot_agreement(record: records.Agreement, chosen: Collection[str], selected: Selection = NOTHING) -> go.Figure:
-    """Plot the ARI of each comparison over the layers, its mean in the legend."""
+def plot_agreement(
+    record: records.Agreement, chosen: Collection[str], study: Study, selected: Selection = NOTHING
+) -> go.Figure:
+    """Plot the ARI of each comparison over the layers, its mean in the legend; `study` has the names of the texts."""
     figure = go.Figure()
     layers, counts = list(range(record.ari.shape[1])), dict.fromkeys(_LOOKS, 0)
     for name, series in zip(record.comparisons, record.ari, strict=True):
@@ -314,8 +314,8 @@ def plot_agreement(record: records.Agreement, chosen: Collection[str], selected:
         if name not in chosen:
             continue
         mean, deviation = agreement_analysis.mean_std(series)
-        entry, hover = f"{comparison.title}: {mean:.2f} ± {deviation:.2f}", "layer %{x}: %{y:.3f}"
-        box = f"{hover}<extra>{comparison.title}</extra>"
+        title = in_figure(name_texts(comparison.title, study))
+        entry, box = f"{title}: {mean:.2f} ± {deviation:.2f}", f"layer %{{x}}: %{{y:.3f}}<extra>{title}</extra>"
         marks.add_curve(figure, layers, series, entry, hover=box, customdata=marks.layer_data(layers), **look)
     # the long names of the legend are stacked below the tick labels and the title of the axis, which take 58 pixels
     below = 58 + _LEGEND_LINE_PIXELS * len(figure.data)

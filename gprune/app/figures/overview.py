@@ -61,7 +61,7 @@ def noise(run: Run) -> Panel:
     ratio = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
     first, second = text_pair(run.study)
     return Panel(
-        _plot_survival(curves),
+        _plot_survival(curves, names_in_figure(run.study)),
         f"Median drift of {escape(label(run.study.metric))} scores: {cross.median:.3f} from {first} to {second}, "
         f"{floor:.3f} resampled. Shaded: above sampling noise.",
         title=_noise_title(ratio),
@@ -108,13 +108,13 @@ def cost(run: Run) -> Panel:
     )
 
 
-def _plot_survival(curves: list[drift.Distribution]) -> go.Figure:
+def _plot_survival(curves: list[drift.Distribution], texts: dict[str, str]) -> go.Figure:
     lines = {
         drift.CROSS: {"color": chart_style.PAIR, "width": 3},
         drift.FLOOR_PRIMARY: {"color": GREY, "width": 2},
         drift.FLOOR_AUXILIARY: {"color": GREY, "width": 2, "dash": "dot"},
     }
-    names = dict(zip(lines, ("across texts", "first text resampled", "second text resampled"), strict=True))
+    names = dict(zip(lines, ("across texts", f"{texts['A']} resampled", f"{texts['B']} resampled"), strict=True))
     figure, beyond = marks.survival_curves(curves, lines, lambda curve: names[curve.name])
     style(figure, "rank drift d", "neurons that shift ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
     # the legend fits above the falling curve

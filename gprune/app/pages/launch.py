@@ -593,8 +593,11 @@ def _describe_tasks(tasks: tuple[str, ...], folder: str) -> None:
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _count_rows(source: TaskSource, _modified: int) -> int:
-    """Return the number of local rows of a task. Raises CorpusError if a row is not valid."""
+def _count_rows(source: TaskSource, modified: int) -> int:
+    """Return the number of local rows of a task. Raises CorpusError if a row is not valid.
+
+    `modified` is the time of the file's last change, so that a changed file is read again.
+    """
     return len(read_documents(source))
 
 

@@ -30,7 +30,7 @@ from gprune.app.ui import (
 )
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import Panel
-from gprune.app.ui.text import escape, escape_error, short
+from gprune.app.ui.text import escape, escape_error, short, text_names
 from gprune.data.texts.holdout import unseen
 from gprune.pipeline import eta, stages
 from gprune.pipeline.runs.opened import Run
@@ -142,7 +142,7 @@ def _show_presets(run: Run) -> None:
 
 
 def _show_scatter(run: Run, rule: ReliabilitySettings, log: bool) -> None:
-    statistics, adapted = derived_cache.preview(run, rule)
+    (statistics, adapted), names = derived_cache.preview(run, rule), tuple(text_names(run.study).values())
     selected = selection.current_selection(run)
     # modules are numbered over all layers: the number of the first module of each layer
     first_modules = np.searchsorted(statistics.layer, np.arange(len(adapted.scores)))
@@ -157,7 +157,7 @@ def _show_scatter(run: Run, rule: ReliabilitySettings, log: bool) -> None:
     threshold_lines.draw(
         statistics,
         prefers_auxiliary(statistics, rule, run.study.seed),
-        threshold_lines.Lines(rule.drift_quantile, rule.score_quantile, rule.selection, log),
+        threshold_lines.Lines(rule.drift_quantile, rule.score_quantile, rule.selection, log, names),
         index,
         f"{int(adapted.adapted.sum())} of {len(adapted.adapted)} modules are adapted",
         key="rasa_lines",

@@ -44,7 +44,7 @@ def test_the_page_stands_alone_and_says_what_the_card_says_and_a_hostile_name_is
     assert tags.addresses == [] and "link" not in tags.tags and "img" not in tags.tags
     assert "Calibration card of a" in words and "64 sequences would keep it below 25%" in words
     assert "100 of 1,000" in words and "Jaccard index of kept neurons" in words
-    assert "C: c4" in words and tags.tags.count("table") == 2
+    assert " c4 " in words and "C: c4" not in words and tags.tags.count("table") == 2
     card = a_card(against(name=HOSTILE, label=HOSTILE), name=HOSTILE, label=HOSTILE, run=HOSTILE)
     tags, words = read(card)
     assert "img" not in tags.tags and HOSTILE in words
