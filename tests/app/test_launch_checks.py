@@ -34,7 +34,7 @@ def test_the_demo_fits_and_the_form_says_in_what(form):
     assert "Estimate: 1.1 GiB of " in captions(app) and "Without cached results: at most 1.1 GiB" in captions(app)
     [table] = [item.value for item in app.dataframe if "batch size" in item.value.columns]
     learning = table[table["stage"] == "learning the sparsity (GPrune)"].iloc[0]
-    assert learning["batch size"] == "16" and learning["memory GiB"] < 2
+    assert learning["batch size"] == "12" and learning["memory GiB"] < 2
     assert not app.button(key="launch_start").disabled
 
 

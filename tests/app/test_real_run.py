@@ -14,6 +14,7 @@ from gprune.app.figures import rasa
 from gprune.app.figures.calibration_data import MEASURES
 from gprune.app.pages import export as pack_card
 from gprune.app.ui import derived_cache
+from gprune.app.ui.text import name_texts
 from gprune.pipeline import packs, stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages.rasa import COMPARISONS
@@ -119,7 +120,7 @@ def test_a_run_has_the_comparisons_and_masks_of_its_study_and_the_page_decides_t
     comparisons = list(stages.agreements(run.graph))
     assert list(run.agreement().comparisons) == comparisons
     pairs = on(app(name), "agreement").multiselect(key="ma_pairs_multiselect")
-    assert list(pairs.options) == [COMPARISONS[comparison].title for comparison in comparisons]
+    assert list(pairs.options) == [name_texts(COMPARISONS[comparison].title, run.study) for comparison in comparisons]
     result = derived_cache.masks_of(run, rasa.adapted_choice(run, run.study.reliability))
     changed = decisions.overlaps(run.load(stages.masks, "gprune"), result)
     assert not any(units.changed for units in changed.values())

@@ -71,7 +71,7 @@ CHANGES = {
     "reliability.score_quantile": (0.5, "adapted"),
     "reliability.score_scale": ("standardized", "modules"),
     "sparsity.epochs": (5, "gates learning"),
-    "sparsity.batch": (12, "gates learning"),
+    "sparsity.batch": (16, "gates learning"),
     "sparsity.supervision": ("dual", "learning"),
     "sparsity.surrogate": ("sigmoid", "learning"),
     "sparsity.attention": ("gprune", "learning masks"),
