@@ -145,7 +145,7 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
         for number, stage in enumerate(contents.results):
             progress(number, len(contents.results), stage.title)
             folder = store.check(stage.kind, stage.key, KINDS[stage.kind].record)
-            for name in sorted(_list_files(stage.kind)):
+            for name in sorted(name for name in _list_files(stage.kind) if (folder / name).exists()):
                 archives.add_file(archive, folder / name, f"results/{stage.kind}/{stage.key}/{name}")
         record = json.dumps(_build_record(contents), indent=1, ensure_ascii=False)
         archive.writestr(archives.new_member(runs.RECORD), record.encode())
@@ -160,9 +160,11 @@ def _build_record(contents: PackContents) -> dict[str, Any]:
     return record | {"packed": {"left_out": dict(sorted(contents.left_out.items()))}}
 
 
-def _list_files(kind: str) -> set[str]:
+def _list_files(kind: str, optional: bool = True) -> set[str]:
     record = KINDS[kind].record
-    return {checksums.MANIFEST, *(f"{axis}.npy" for axis in axes_of(record))} if record else set()
+    declared = axes_of(record).items() if record else ()
+    arrays = (f"{name}.npy" for name, axes in declared if optional or not axes.optional)
+    return {checksums.MANIFEST, *arrays} if record else set()
 
 
 def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = silent) -> Unpacked:
@@ -215,8 +217,8 @@ def _list_results(members: list[str]) -> list[tuple[str, str]]:
     if runs.RECORD not in files:
         raise UnreadableError(f"the archive has no {runs.RECORD}: give a file that `gprune pack` has written")
     results = {_parse_result_path(name) for name in files - {runs.RECORD}}
-    complete = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _list_files(kind)} | {runs.RECORD}
-    if files != complete or len(members) != len(files):
+    required = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _list_files(kind, optional=False)}
+    if not required <= files or len(members) != len(files):
         raise UnreadableError(f"the pack lacks a file of a result, or has a duplicate: {archives.AGAIN}")
     return sorted(results)
 
@@ -266,7 +268,8 @@ def _extract_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str
     folder, record = staged.folder(kind, key), KINDS[kind].record
     make_folder(folder)
     for name in sorted(_list_files(kind)):
-        archives.extract_file(archive, f"results/{kind}/{key}/{name}", folder / name)
+        if (member := f"results/{kind}/{key}/{name}") in archive.namelist():
+            archives.extract_file(archive, member, folder / name)
     try:
         staged.get(kind, key, record or object)
     except DamagedError as error:

@@ -23,6 +23,8 @@ class Axes:
     """whether NaN and infinity are rejected"""
     within: tuple[int, int] | None = None
     """allowed range of values, or None"""
+    optional: bool = False
+    """whether None is allowed"""
 
 
 def real(*names: str | int, finite: bool = False, within: tuple[int, int] | None = None) -> Axes:
@@ -35,9 +37,9 @@ def integers(*names: str | int, within: tuple[int, int] | None = None) -> Axes:
     return Axes(names, "iu", within=within)
 
 
-def truth(*names: str | int) -> Axes:
+def truth(*names: str | int, optional: bool = False) -> Axes:
     """Declare an array of booleans with these dimensions."""
-    return Axes(names, "b")
+    return Axes(names, "b", optional=optional)
 
 
 MOST_UNITS = 2**24
@@ -97,6 +99,8 @@ def require_axes(record: object) -> None:
     """Raise ValueError if array fields do not have the declared dimensions, or do not fit each other."""
     kind, lengths = type(record), dict[str, int]()
     for name, axes in axes_of(kind).items():
+        if axes.optional and getattr(record, name) is None:
+            continue
         shape = np.shape(getattr(record, name))
         if len(shape) != len(axes.names):
             raise ValueError(f"{kind.__name__}.{name} has shape {shape}, expected ({', '.join(map(str, axes.names))})")

@@ -22,6 +22,15 @@ class Tokens(Record):
     """(samples, length) int32 token ids"""
     available: int
     """number of disjoint sequences in the text"""
+    counted: Annotated[Array | None, truth("samples", "length", optional=True)] = None
+    """(samples, length) bool, True for the positions that count, at least one per sequence; None if all count"""
+    content: Annotated[Array | None, truth("samples", "length", optional=True)] = None
+    """(samples, length) bool, False for tokens that a chat template adds and for padding; None for plain text"""
+
+    def check(self) -> None:
+        """Raise ValueError if a sequence has no position that counts."""
+        if self.counted is not None and not self.counted.any(axis=1).all():
+            raise ValueError("Tokens.counted has a sequence without a position that counts")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from gprune.data.demo import texts
-from gprune.data.texts import catalogue, naming, reading, sampled
+from gprune.data.texts import catalogue, chat, naming, reading, sampled
 from gprune.data.texts.hub_rows import EVERYTHING, HubRows, HubSplit
 from gprune.data.texts.naming import TextName
 from gprune.store import Store
@@ -25,7 +25,7 @@ Kind = Literal["embedded", "hub", "folder", "records", "file", "sampled"]
 
 HUB_PREFIX = "hub:"
 BLANK_LINE = "\n\n"
-_RECORD_OPTIONS = ("fields", "documents", "join")
+_RECORD_OPTIONS = ("fields", "documents", "join", *chat.OPTIONS)
 _FOLDER_OPTIONS = ("config", "split", *_RECORD_OPTIONS)
 # upper bound of the mean number of bytes per token of any tokenizer
 _TOKEN_BYTES = 16
