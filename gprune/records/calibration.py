@@ -27,6 +27,21 @@ class Tokens(Record):
     content: Annotated[Array | None, truth("samples", "length", optional=True)] = None
     """(samples, length) bool, False for tokens that a chat template adds and for padding; None for plain text"""
 
+    @property
+    def counted_positions(self) -> int:
+        """Return the number of positions that count."""
+        return self.ids.size if self.counted is None else int(self.counted.sum())
+
+    @property
+    def signed_ids(self) -> Array:
+        """Return (samples, length) int64 ids, and the complement ~id at positions that do not count."""
+        ids = self.ids.astype(np.int64)
+        return ids if self.counted is None else np.where(self.counted, ids, ~ids)
+
+    def counted_in(self, rows: slice) -> Array | None:
+        """Return the (sequences, length) positions of some sequences that count; None if all count."""
+        return None if self.counted is None else self.counted[rows]
+
     def check(self) -> None:
         """Raise ValueError if a sequence has no position that counts."""
         if self.counted is not None and not self.counted.any(axis=1).all():

@@ -208,8 +208,8 @@ def _open_builder(folder: str, name: TextName, arguments: Mapping[str, Any]) -> 
 def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Iterator[str]:
     """Yield the documents of a dataset in order, reading `batch_size` records at a time.
 
-    A conversation has the form of `chat.write_document`. Raises CorpusError if the dataset cannot be read, or the fields
-    of a record are not text.
+    A conversation has the form of `chat.write_document`. Raises CorpusError if the dataset cannot be read, or a record
+    has neither text in the fields nor a conversation.
     """
     fields: tuple[str, ...] = ()
     number, is_chat = 0, False

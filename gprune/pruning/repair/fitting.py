@@ -141,7 +141,7 @@ class _LayerWalk:
             shift = dense_input.to(x.device).float() - pruned.states.to(x.device).float()
             shift /= self.decoder.residual_scale
             gap = dense_call.y.float() - y.float()
-            yield self._batch(output, inner.x, x, gap + shift if target == "residual_stream" else gap)
+            yield self._batch(output, index, inner.x, x, gap + shift if target == "residual_stream" else gap)
 
     def _apply_repaired_attention(self, output: OutputMap) -> None:
         """Replace the stored inputs of o_proj by its repaired output for every batch."""
@@ -161,15 +161,17 @@ class _LayerWalk:
                 gap = reference.to(states.device).float() - call.y.float()
             else:
                 gap = (dense.states.to(states.device).float() - states) / self.decoder.residual_scale
-            yield self._batch(output, call.x, call.x[..., output.index()], gap)
+            yield self._batch(output, index, call.x, call.x[..., output.index()], gap)
 
-    def _batch(self, output: OutputMap, full: torch.Tensor, x: torch.Tensor, gap: torch.Tensor) -> _Batch:
+    def _batch(self, output: OutputMap, index: int, full: torch.Tensor, x: torch.Tensor, gap: torch.Tensor) -> _Batch:
+        """Return the inputs and missing outputs of batch `index` at the positions that count."""
+        full, x, gap = (self.dense[index].counted_tokens(values) for values in (full, x, gap))
         if self.settings.target == "own_inputs":
             removed_inputs = full[..., output.index(staying=False)].float()
             gap = nn.functional.linear(removed_inputs, output.columns(staying=False).float())
         damp_by_all_inputs = isinstance(self.settings, OwnRepair) and self.settings.whole
         level = full.float().square().sum(dtype=torch.float64) / full.shape[-1] if damp_by_all_inputs else 0.0
-        return x.flatten(0, -2), gap.flatten(0, -2), level
+        return x, gap, level
 
     def _advance(self, output: OutputMap) -> None:
         """Advance the pruned states by a layer; they equal the dense states below the first removed unit."""
