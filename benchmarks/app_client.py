@@ -1,4 +1,4 @@
-"""A client of the app without a browser: it speaks Streamlit's protocol over a WebSocket and draws nothing.
+"""A client of the app without a browser: it uses Streamlit's protocol over a WebSocket and renders nothing.
 
 It keeps the state that a browser page keeps (widgets and their values, cached messages, timers of fragments), so
 that the server has the same work as with a real visitor.
@@ -36,7 +36,7 @@ class Interaction:
     target: str
     """the page that was opened, or the widget that was changed"""
     seconds: float
-    """from the request to the end of its script"""
+    """from the request to the end of the script that the server runs for it"""
     error: str = ""
     """why it failed; empty if it succeeded"""
 
@@ -72,6 +72,7 @@ class _PageState:
     place: str = ""
     """the open page or tab, as `gprune.app.ui.page_names` calls it"""
     query: str = ""
+    """query string of its address"""
     cached_messages: set[str] = field(default_factory=set)
     """hashes of messages that the server need not send again"""
 
@@ -83,20 +84,22 @@ class Client:
         """Create a client that is not connected yet.
 
         Args:
-            address: of the server, as http://127.0.0.1:PORT.
-            cookies: value of the `Cookie` header.
-            seed: of the random interactions.
+            address: address of the server, as http://127.0.0.1:PORT.
+            cookies: value of the `Cookie` header; empty for none.
+            seed: seed of the random interactions.
             origin: value of the `Origin` header; the address of the server by default.
         """
         self.address, self.origin = address, origin or address
         self._headers = {"Cookie": cookies} if cookies else {}
         self._random, self._page = random.Random(seed), _PageState()
+        # fragments that the server's current script runs; empty for the script of the whole page
         self._running: set[str] = set()
+        # fragment of the request that has not ended (empty for the page), and its error once it ends
         self._awaited: tuple[str, asyncio.Future[str]] | None = None
         self._error = ""
         self._timers: dict[str, asyncio.Task[None]] = {}
         self.reruns = 0
-        """finished scripts, those of fragments on a timer included"""
+        """number of finished scripts, including those of fragments that run on a timer"""
 
     async def __aenter__(self) -> Client:
         """Connect."""
@@ -128,7 +131,7 @@ class Client:
         return await self._request(place, "")
 
     async def act(self) -> Interaction:
-        """Open another page or change a widget of this one, at random."""
+        """Open another page or change a widget of the current page, at random."""
         places = [place for place in PAGE_OF if place != self._page.place]
         widgets = [widget for widget in self._page.widgets if not any(part in widget for part in EXCLUDED_WIDGETS)]
         if not widgets or self._random.random() < 0.5:
@@ -139,6 +142,7 @@ class Client:
         return await self._request(f"{kind} {widget.rpartition('-')[2]}", fragment)
 
     def _new_value(self, widget: str, kind: str, element: Any) -> WidgetState:
+        """Return another value of a widget: the opposite of a checkbox, else a random option."""
         state, current = WidgetState(id=widget), self._page.values.get(widget)
         if kind == "checkbox":
             state.bool_value = not (current.bool_value if current else element.default)
@@ -149,7 +153,8 @@ class Client:
         return state
 
     async def _request(self, target: str, fragment: str) -> Interaction:
-        # the script of the page runs, or that of a fragment
+        """Run the script of the page, or of a fragment, and return its time and its error."""
+        # the server runs the script of the page, or only that of a fragment
         self._error, finished = "", asyncio.get_running_loop().create_future()
         self._awaited = fragment, finished
         started = time.perf_counter()
@@ -163,6 +168,7 @@ class Client:
         return Interaction(target, time.perf_counter() - started, message)
 
     async def _send(self, fragment: str, is_timed: bool = False) -> None:
+        """Send a request to run the script, with the state of the page, as a browser does."""
         message, page = BackMsg(), self._page
         state = message.rerun_script
         state.query_string, state.page_script_hash, state.fragment_id = page.query, page.script_hash, fragment
@@ -173,6 +179,7 @@ class Client:
         await self._socket.send(message.SerializeToString())
 
     async def _read(self) -> None:
+        """Handle every message of the server until the connection ends."""
         try:
             async for raw in self._socket:
                 self._handle(ForwardMsg.FromString(raw if isinstance(raw, bytes) else raw.encode()))
@@ -182,6 +189,7 @@ class Client:
             self._finish("the connection ended")
 
     def _handle(self, message: ForwardMsg) -> None:
+        """Update the state of the page by a message of the server."""
         kind, page = message.WhichOneof("type"), self._page
         if message.metadata.cacheable and message.hash:
             page.cached_messages.add(message.hash)
@@ -206,6 +214,7 @@ class Client:
             self._end_script(message.script_finished)
 
     def _add_element(self, delta: Any) -> None:
+        """Store the widget that the server draws, if this client can change it; store the error that it shows."""
         if delta.WhichOneof("type") != "new_element":
             return
         kind = delta.new_element.WhichOneof("type")
@@ -217,6 +226,7 @@ class Client:
             self._page.widgets[element.id] = kind, element, delta.fragment_id
 
     def _end_script(self, status: int) -> None:
+        """Finish the awaited request if the script that ended is that of the request."""
         self.reruns += 1
         if status == ForwardMsg.FINISHED_WITH_COMPILE_ERROR:
             self._finish("the script could not be compiled")
@@ -230,7 +240,7 @@ class Client:
             self._awaited[1].set_result(error)
 
     def _start_timer(self, fragment: str, seconds: float) -> None:
-        # a browser page, too, requests such a fragment every so many seconds
+        # a browser page requests such a fragment at the same interval
 
         async def tick() -> None:
             with contextlib.suppress(Exception):

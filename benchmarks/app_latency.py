@@ -49,9 +49,12 @@ PREVIEW_COLD, PREVIEW_WARM = 10.0, 3.0
 CHART_BYTES, PAGE_BYTES = 300_000, 1_000_000
 """targets for the largest chart of a page, and for all messages of its first visit"""
 HOME, THRESHOLDS, ALL_PLACES = "home", "rasa", "all"
+"""pages by their names in the app, and the name of the row over all pages"""
 LINES = "[role=slider][data-line], .threshold-lines [role=slider]"
 PREVIEW = ".st-key-preview_value"
+"""selectors of the handles of threshold lines (LINES), and of the live perplexity (PREVIEW)"""
 DRAGS = 5
+"""number of measured drags"""
 DEMO = "demo"
 
 
@@ -79,13 +82,13 @@ class Row:
 
 
 def measure(chromium: Any, server: Server, places: list[str], rounds: int, has_weights: bool) -> Iterator[Row]:
-    """Measure everything, in the order in which a visitor meets it.
+    """Measure first charts, page switches, bytes, the live perplexity and drags, in this order.
 
     Args:
         chromium: the browser.
         server: the app, before its first visitor.
-        places: pages and tabs, all if empty.
-        rounds: warm visits of every page and tab.
+        places: names of the pages and tabs to measure; all if empty.
+        rounds: number of warm visits of every page and tab.
         has_weights: True if the run's model has weights, which a live perplexity needs.
 
     Raises:
@@ -124,9 +127,10 @@ def _visit(
     for turn in range(1 + rounds):
         for place in places:
             if turn == 0 and place == HOME:
-                # it is open already, and a click on its link would change nothing
+                # the page is already open, so a click on its link would change nothing
                 continue
             if len(places) == 1:
+                # leave the only place, so that it can be opened again
                 visitor.go(next(other for other in PAGE_OF if other != place))
                 visitor.traffic.take()
             switches[place].append(visitor.go(place))
@@ -176,16 +180,16 @@ def _preview_rows(visitor: Visitor) -> Iterator[Row]:
     lines, preview = visitor.page.locator(LINES), visitor.page.locator(PREVIEW)
     with contextlib.suppress(Exception):  # a page without a live perplexity is reported below
         preview.wait_for(timeout=5000)
-    is_there = bool(lines.count() and preview.count())
+    has_preview = bool(lines.count() and preview.count())
     for name, target in (("model not loaded", PREVIEW_COLD), ("model loaded", PREVIEW_WARM)):
-        seconds = visitor.drag(lines.first, patience=6 * target).preview if is_there else None
-        reason = "no value came" if is_there else "the page has no live perplexity of this run"
+        seconds = visitor.drag(lines.first, patience=6 * target).preview if has_preview else None
+        reason = "no value appeared in time" if has_preview else "the page has no live perplexity of this run"
         detail = reason if seconds is None else ""
         yield Row(f"live perplexity, {name}", THRESHOLDS, seconds, target, "s", detail)
 
 
 def _drag_rows(visitor: Visitor) -> Iterator[Row]:
-    """Rows of the drags of threshold lines and of what follows their release."""
+    """Rows of the drags of threshold lines, and of the changes of the page after their release."""
     lines = visitor.page.locator(LINES)
     count = lines.count()
     drags = [visitor.drag(lines.nth(turn % count)) for turn in range(DRAGS)] if count else []
@@ -214,7 +218,7 @@ def percentile_95(values: list[float]) -> float:
 
 
 def print_rows(rows: list[Row], summary: str) -> None:
-    """Print a table and a line below it."""
+    """Print the rows as a table, and `summary` below it."""
     print(f"{'measurement':<34}{'page':<16}{'value':>9}{'target':>9}  {'':<12} details")
     for row in rows:
         value = "–" if row.value is None else _format(row.value, row.unit)

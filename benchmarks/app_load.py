@@ -2,10 +2,10 @@
 
     python benchmarks/app_load.py [--size 7b|13b|small] [--cache FOLDER] [--clients 20] [--seconds 60]
 
-Every ten seconds, each client opens a page or changes a widget. The clients speak the app's protocol and draw
+Every ten seconds, each client opens a page or changes a widget. The clients use the app's protocol and render
 nothing; headless Chromium opens pages at the same pace. The first part runs on an otherwise idle machine, the
-second while a job computes a study in the same cache. Each row has its value, its target and the load of the
-machine: clients, browser, server and job share its cores.
+second while a job computes a study in the same cache. Each row has its value and its target. The load of the
+machine is printed because clients, browser, server and job share its cores.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class PartRecord:
     """The measurements of one part."""
 
     interactions: list[Interaction] = field(default_factory=list)
-    """of the clients"""
+    """interactions of the clients"""
     clicks: list[Interaction] = field(default_factory=list)
-    """of the browser"""
+    """clicks in the browser"""
     memory: list[tuple[int, int]] = field(default_factory=list)
-    """bytes of the server every second: resident, and unique to the process"""
+    """memory of the server every second: resident bytes, and those unique to the process"""
     loads: list[float] = field(default_factory=list)
     """load of the machine every second"""
     reruns: int = 0
@@ -74,7 +74,7 @@ class Schedule:
     """The current part of the measurement, shared by the threads of clients and browser."""
 
     def __init__(self, clients: int) -> None:
-        """Create a schedule before its first part; `clients` have to connect."""
+        """Create a schedule before its first part; `clients` is the number of clients to wait for."""
         self.part, self.is_over = "", False
         self._connected = threading.Semaphore(0)
         self._clients = clients
@@ -87,7 +87,7 @@ class Schedule:
         """Wait until all clients have loaded the app.
 
         Raises:
-            NotHereError: their thread ended before.
+            NotHereError: the thread of the clients ended before that.
         """
         for _ in range(self._clients):
             while not self._connected.acquire(timeout=1.0):
@@ -101,12 +101,12 @@ async def run_clients(server: Server, count: int, parts: dict[str, PartRecord], 
     Args:
         server: the app.
         count: number of clients.
-        parts: gets their interactions, by the name of the part.
-        schedule: says which part is running.
+        parts: records by the name of the part, to which the interactions are added.
+        schedule: has the name of the running part.
     """
     cookies = await asyncio.to_thread(fetch_cookie, server.entry)
     async with Client(server.address, cookies, seed=0) as client:
-        # fill the server's caches first: the measurement is about the load, not about the first visit
+        # fill the server's caches first, because this benchmark measures load and not first visits
         await client.load()
         for place in PAGE_OF:
             await client.visit(place)
@@ -116,16 +116,18 @@ async def run_clients(server: Server, count: int, parts: dict[str, PartRecord], 
 
 
 def _run_clients_in_thread(server: Server, count: int, parts: dict[str, PartRecord], schedule: Schedule) -> None:
+    """Run the clients; errors are ignored after the end of the schedule."""
     try:
         asyncio.run(run_clients(server, count, parts, schedule))
     except Exception:
-        # after the end the server is gone and errors are expected; a thread that prints while the
-        # interpreter exits would abort it
+        # after the end of the schedule the server is stopped, so errors are expected; a thread that prints a
+        # traceback while the interpreter exits would abort it
         if not schedule.is_over:
             raise
 
 
 async def _run_client(client: Client, delay: float, parts: dict[str, PartRecord], schedule: Schedule) -> None:
+    """Connect a client after `delay` seconds, and let it interact every INTERVAL until the schedule is over."""
     await asyncio.sleep(delay)
     async with client:
         load = await client.load()
@@ -144,7 +146,7 @@ async def _run_client(client: Client, delay: float, parts: dict[str, PartRecord]
 
 
 def observe(visitor: Visitor | None, server: Server, seconds: float, record: PartRecord) -> None:
-    """Record one part: memory and load every second, and a click in the browser every INTERVAL."""
+    """Record one part of some seconds: memory and load every second, and a click in the browser every INTERVAL."""
     process, end = psutil.Process(server.pid), time.monotonic() + seconds
     links = list(visitor.links().items()) if visitor else []
     cpu, clicks = sum(process.cpu_times()[:2]), 0
@@ -161,7 +163,8 @@ def observe(visitor: Visitor | None, server: Server, seconds: float, record: Par
 
 
 def _click(page: Any, url: str, link: Any) -> Interaction:
-    # while a job computes, a page keeps changing, so wait for the end of its script only
+    """Click a link in the browser, and return the time until the script of its page has ended."""
+    # a page keeps changing while a job computes, so only the end of its script is awaited
     started = time.perf_counter()
     last_part = "" if url == PAGES[0].url else url
     try:
@@ -173,7 +176,7 @@ def _click(page: Any, url: str, link: Any) -> Interaction:
 
 
 def rows(parts: dict[str, PartRecord]) -> Iterator[Row]:
-    """Return every value with its target."""
+    """Return the rows of every part, each with a value and its target."""
     for part, record in parts.items():
         interactions = record.interactions
         seconds = np.array([interaction.seconds for interaction in interactions if not interaction.error])
@@ -235,6 +238,7 @@ def measure(server: Server, cache: Path, count: int, seconds: float, chromium: A
 
 @contextmanager
 def _running_job(cache: Path) -> Iterator[None]:
+    """Submit the demo study as a job, and cancel it at the end of the context."""
     job = queue.submit(cache, demo_study().renamed("Load test"))
     try:
         yield

@@ -24,15 +24,15 @@ class Drag:
     moves: list[float]
     """event handlers and paint of each mouse move"""
     cpu: float
-    """mean CPU time of the page's main thread per move, less that of a mouse move over an empty place"""
+    """mean CPU time of the page's main thread per move, minus that of a mouse move over an empty part of the page"""
     handlers: float
-    """mean time per move of script, style and layout; the rest is painting without a graphics card"""
+    """mean time per move of script, style and layout; the rest of the CPU time is painting in software"""
     counts: float | None
     """from the release to the first changed number; None if none changed"""
     charts: float | None
     """from the release to the last change of a chart; None if none changed"""
     preview: float | None
-    """from the release to a live perplexity; None if none came or none was awaited"""
+    """from the release to a live perplexity; None if none appeared in time or none was awaited"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,11 @@ class Visitor:
         links = self.page.locator(".st-key-frame_pages a:visible").all()
         paths = [str(link.get_attribute("href")).partition("?")[0] for link in links]
         by_url = {path.rstrip("/").rpartition("/")[2]: link for path, link in zip(paths, links, strict=True)}
-        # the first page has the address of the app
+        # the link of the first page has the address of the app, without a page's name
         return {(PAGES[0].url if ":" in url or not url else url): link for url, link in by_url.items()}
 
     def go(self, place: str) -> Switch:
-        """Open a page or tab by its link, then by its tab if the page shows another one; time the last click."""
+        """Open a page by its link, then the tab unless it is already selected; return the timings of the last click."""
         page = PAGE_OF[place]
         selected = self.page.get_by_role("tab", name=page.places[place], exact=True, selected=True)
         if page.url != self.page_url:
@@ -105,7 +105,7 @@ class Visitor:
         return Switch(wall, self._server_cpu() - server, self._page_cpu() - page)
 
     def drag(self, line: Any, patience: float = 0.0) -> Drag:
-        """Drag a threshold line to and fro and release it.
+        """Drag a threshold line back and forth and release it.
 
         Args:
             line: the handle of the line.
@@ -118,6 +118,7 @@ class Visitor:
         # near the end of the line, where no other line covers it
         x = box["x"] + box["width"] * (0.5 if is_vertical else 0.1)
         y = box["y"] + box["height"] * (0.1 if is_vertical else 0.5)
+        # the reference: the same moves at the top of the page, without a line
         idle = self._move_mouse(640, 10, is_vertical)
         self.page.mouse.move(x, y)
         self.page.mouse.down()
@@ -137,7 +138,7 @@ class Visitor:
         return Drag([move / 1000 for move in moves], cpu, handlers, **seconds)
 
     def _move_mouse(self, x: float, y: float, is_vertical: bool) -> float:
-        """Move the mouse to and fro, one step per frame; return seconds of the page's CPU per step."""
+        """Move the mouse back and forth, one step per frame; return the CPU seconds of the page per step."""
         before = self._page_cpu()
         for step in range(1, MOVES + 1):
             offset = REACH * np.sin(0.75 * np.pi * step / MOVES)
@@ -146,7 +147,7 @@ class Visitor:
         return (self._page_cpu() - before) / MOVES
 
     def _page_cpu(self, *names: str) -> float:
-        """Seconds of CPU of the page's main thread: the sum of some of Chromium's metrics, all tasks by default."""
+        """Return CPU seconds of the page's main thread: the sum of some metrics of Chromium, all tasks by default."""
         metrics = self._devtools.send("Performance.getMetrics")["metrics"]
         return float(sum(metric["value"] for metric in metrics if metric["name"] in (names or ("TaskDuration",))))
 

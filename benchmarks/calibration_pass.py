@@ -2,11 +2,11 @@
 
     python benchmarks/calibration_pass.py [MODEL] [--samples N] [--length N] [--batch N] [--repeats N]
 
-The pass that also keeps the strongest positions of every neuron is compared with the one that does not. Without a
-model folder, a random LLaMA of the given shape is measured. All passes run in turn within a repetition, and a
-ratio is the median over repetitions, so that other work on the machine slows all of them alike; it hardly changes
-CPU seconds. The targets: statistics take at most 1.10 times a plain forward pass, and positions make them at most
-1.15 times as long.
+The statistics pass is also compared with a pass that records the strongest positions of every neuron as well.
+Without a model folder, a random LLaMA of the given shape is measured. All passes run in turn within a repetition,
+and a ratio is the median over repetitions, so that other work on the machine slows all passes alike. Such work
+hardly changes CPU seconds. The targets: the statistics pass takes at most 1.10 times as long as a plain forward
+pass, and with positions at most 1.15 times as long as without.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from gprune.records import Tokens
 from gprune.study import CalibrationSettings
 
 TARGET, POSITIONS_TARGET = 1.10, 1.15
+"""largest ratios of times: statistics pass to forward pass, and statistics pass with positions to without"""
 PASSES = ("model with LM head", "backbone alone", "statistics pass", "with positions")
 
 
@@ -97,6 +98,7 @@ def _load_decoder(options: argparse.Namespace) -> Decoder:
 
 
 def _passes(decoder: Decoder, ids: np.ndarray, options: argparse.Namespace) -> list[Callable[[], object]]:
+    """Return the passes over the same tokens, in the order of PASSES."""
     batches = torch.from_numpy(ids.astype(np.int64)).to(decoder.device).split(options.batch)
     shards = min(8, options.samples // 2 * 2)
     settings = CalibrationSettings(
@@ -129,6 +131,7 @@ def _passes(decoder: Decoder, ids: np.ndarray, options: argparse.Namespace) -> l
 def _measure(passes: list[Callable[[], object]], repeats: int, device: torch.device) -> tuple[np.ndarray, np.ndarray]:
     """Return (repeats, passes) wall and CPU seconds; every pass runs once before it is timed."""
     wall, cpu = np.zeros((2, repeats, len(passes)))
+    # repeat -1 warms up; it is written to the last row, which the last repetition overwrites
     for repeat in range(-1, repeats):
         for offset in range(len(passes)):
             index = (repeat + offset) % len(passes)

@@ -33,13 +33,13 @@ APP_TARGETS = {"first drift chart": 8.0, "FLAP and Wanda-sp": 30.0, "headline": 
 RUN_TARGETS = {"empty cache": 45.0, "full cache": 2.0}
 MEMORY_TARGET_MIB = 2048
 PATIENCE = 600.0
-"""seconds after which a result is given up"""
-SHOWN = """() => {
+"""seconds after which the benchmark no longer waits for a result"""
+READ_TEXTS = """() => {
     const text = (selector) => [...document.querySelectorAll(selector)].map((item) => item.textContent).join(" ")
     return [text("[class*=st-key-card_ov_slope] .js-plotly-plot .main-svg"),
             text("[class*=st-key-card_ov_cost] .js-plotly-plot .main-svg"), text(".st-key-ov_headline")]
 }"""
-"""texts of the drift chart, of the chart of perplexities, and of the headline on the Overview page"""
+"""function that returns the texts of the drift chart, the chart of perplexities and the headline on the Overview"""
 GPRUNE_RESULT = re.compile(r"perplexity on .*with GPrune")
 
 
@@ -57,7 +57,7 @@ def measure_app(threads: int) -> dict[str, float | None]:
             page = opened(chromium, server, viewport={"width": 1280, "height": 1000})
             page.goto(server.address)
             while None in seconds.values() and time.perf_counter() - started < PATIENCE:
-                texts, now = page.evaluate(SHOWN), time.perf_counter() - started
+                texts, now = page.evaluate(READ_TEXTS), time.perf_counter() - started
                 for name in results_shown(*texts):
                     seconds[name] = seconds[name] or now
                 time.sleep(0.1)
@@ -65,7 +65,7 @@ def measure_app(threads: int) -> dict[str, float | None]:
 
 
 def results_shown(drift: str, cost: str, headline: str) -> list[str]:
-    """Return the entries of APP_TARGETS that a page shows, from the texts of SHOWN."""
+    """Return the entries of APP_TARGETS that a page shows, from the texts that READ_TEXTS returns."""
     flags = (drift != "", "FLAP" in cost and "Wanda-sp" in cost, GPRUNE_RESULT.search(headline) is not None)
     return [name for name, is_shown in zip(APP_TARGETS, flags, strict=True) if is_shown]
 

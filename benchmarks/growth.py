@@ -2,9 +2,9 @@
 
     python benchmarks/growth.py [--repeats N]
 
-The growth is an exponent: the slope of log(CPU seconds) over log(size) at three sizes. 1 is linear; a smaller
-exponent means that part of the time does not depend on the size. The seconds are the least of several
-repetitions with one thread, so that other work on the machine has little influence.
+The growth is an exponent: the slope of log(CPU seconds) over log(size) at three sizes. An exponent of 1 means linear
+growth; a smaller one means that part of the time does not depend on the size. The seconds are the minimum over
+several repetitions with one thread, so that other work on the machine has little influence.
 """
 
 import argparse
@@ -29,13 +29,14 @@ from gprune.pruning.modules.partition import cluster_layers  # noqa: E402
 from gprune.study.settings import ModularizationSettings  # noqa: E402
 
 FACTORS = (1, 2, 4)
+"""multiples of a dimension of Scale at which the time is measured"""
 LINEAR = 1.15
 """an exponent above this is reported as more than linear; three sizes do not resolve it further"""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The dimensions of a measured run."""
+    """The dimensions of a measured run; modules are per layer."""
 
     tokens: int = 4096
     layers: int = 4
@@ -80,14 +81,14 @@ def cpu_seconds(scale: Scale, device: Device) -> dict[str, float]:
 
 
 def _cluster_modules(bench: Bench, scale: Scale) -> None:
-    # the stage itself chooses between several numbers of modules
+    # the stage itself would choose among several numbers of modules; here the number is fixed
     settings = ModularizationSettings(candidates=(scale.modules,), restarts=1)
     rows = bench.decoder.neuron_parameters
     bench.results["clusters"] = cluster_layers(rows, scale.layers, scale.neurons, settings, 0)
 
 
 def exponents(axis: str, repeats: int, device: Device) -> Iterator[tuple[str, list[float], float]]:
-    """Return name, least CPU seconds at each size and exponent of every stage along a dimension."""
+    """Yield the name of every stage along a dimension, its minimum CPU seconds at each size, and its exponent."""
     base = Scale()
     scales = [replace(base, **{axis: factor * getattr(base, axis)}) for factor in FACTORS]
     repetitions = [[cpu_seconds(scale, device) for scale in scales] for _ in range(repeats)]

@@ -34,10 +34,10 @@ class Size:
     model: str
     shape: ModelShape
     modules: int
-    """per layer"""
+    """modules per layer"""
     calibration: CalibrationSettings
     windows: int
-    """per evaluation text"""
+    """perplexity windows per evaluation text"""
 
 
 SIZES = {
@@ -48,13 +48,13 @@ SIZES = {
 
 
 def large_study(root: Path, size: str) -> Study:
-    """Return the study of a synthetic run: every fixed method, the seven tasks, and speed."""
+    """Return the study of a synthetic run: every method with fixed masks or thresholds, the seven tasks, and speed."""
     dimensions, texts = SIZES[size], ("wikitext2", "ptb", "c4")
     return a_study(
         model=str(root / "models" / dimensions.model),
         name=f"Synthetic {dimensions.model}",
         **dict(zip(("primary", "auxiliary", "substitute"), texts, strict=True)),
-        # a method that chooses between measured candidates has nothing to choose from
+        # without a method that chooses among measured candidates, because the run has no candidates
         methods=tuple(name for name, method in METHODS.items() if method.decision != "chosen"),
         calibration=dimensions.calibration,
         evaluation=EvaluationSettings(texts=texts, windows=dimensions.windows, tasks=TASKS, speed="gpu"),
@@ -96,5 +96,5 @@ def _write_finished_job(root: Path, study: Study) -> None:
     with JobReporter(job.folder) as report:
         for stage in names(study=study):
             report(stage, 1, 1, "1.0 s")
-    # its recorded process is this one, which the app would stop because it outlives its job
+    # the job records this process as its own; the app would stop it, because it still runs after the job has ended
     update(job.folder, lambda state: replace(state, pid=None, process_started=None))

@@ -6,10 +6,10 @@
     python benchmarks/pipeline.py random:llama2-7b --offload FOLDER --dtype bfloat16 # layers stay in files
     python benchmarks/pipeline.py --ratios rasa components modules digests help
 
-The floor of a stage is the least time that its work takes on this device: its matrix operations at the rate of
-a large matrix product, or the bytes that it has to move at the bandwidth of a copy, whichever is longer. With
-`--ratios`, a part of the pipeline and its reference run in turn, and the ratio is that of their medians. The
-first line has the load of the machine, because other work slows everything.
+The floor of a stage is a lower bound of its time on this device: the time of its matrix operations at the rate of
+a large matrix product, or that of the bytes that it has to move at the bandwidth of a copy, whichever is longer.
+With `--ratios`, a part of the pipeline and its reference run in turn, and the ratio is that of their medians. The
+first line has the load of the machine, because other work slows the measurement.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def _options() -> argparse.Namespace:
     shapes = ", ".join(SHAPES)
     parser.add_argument("model", nargs="?", help=f"a model folder, or {RANDOM}SHAPE, of {shapes}")
     parser.add_argument("--depth", type=int, help="layers of a random model (those of its shape)")
-    parser.add_argument("--layers", type=int, help="layers of BCM and RASA (all)")
+    parser.add_argument("--layers", type=int, help="layers on which BCM and RASA run (all)")
     offload_help = "leave the layers in their files; a random model is written to this folder once"
     parser.add_argument("--offload", type=Path, help=offload_help)
     parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES))

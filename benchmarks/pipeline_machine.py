@@ -15,9 +15,10 @@ from torch.utils.flop_counter import flop_registry
 
 from gprune.system.machine import peak_memory
 
-_MATRIX = {"cpu": 2048, "cuda": 8192}
+_MATRIX_SIZE = {"cpu": 2048, "cuda": 8192}
 _COPIED_BYTES = {"cpu": 2**28, "cuda": 2**31}
 _REPEATS = 5
+"""calls of which the fastest counts"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Device:
     rates: dict[torch.dtype, float]
     """floating point operations per second in a large matrix product"""
     bandwidth: float
-    """bytes per second that a copy reads and writes"""
+    """bytes per second of a copy, counting both the bytes that it reads and those that it writes"""
 
     def floor(self, operations: float, dtype: torch.dtype, moved_bytes: float = 0.0) -> float:
         """Return the least seconds for a number of operations and bytes: the larger of the two times."""
@@ -48,11 +49,12 @@ class Usage:
 
 def measure_device(device: torch.device, *dtypes: torch.dtype) -> Device:
     """Measure the rate of matrix products in some number types, and the bandwidth."""
-    size = _MATRIX[device.type]
+    size = _MATRIX_SIZE[device.type]
     rates = {}
     for dtype in dtypes:
         first, second = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
         rates[dtype] = 2 * size**3 / least_seconds(partial(torch.matmul, first, second), device)
+    # float32 values have four bytes
     source = torch.zeros(_COPIED_BYTES[device.type] // 4, device=device)
     target = torch.empty_like(source)
     seconds = least_seconds(lambda: target.copy_(source), device)
@@ -88,7 +90,7 @@ def measure_usage(function: Callable[[], object], device: torch.device) -> Usage
 class _OperationCounter(TorchDispatchMode):
     """Count the floating point operations of matrix products by torch's formulas.
 
-    torch's own counter also tracks modules, which fails where gradients of leaf tensors are computed.
+    torch's own counter also tracks modules, which fails if gradients of leaf tensors are computed.
     """
 
     def __init__(self) -> None:
@@ -110,6 +112,7 @@ class _OperationCounter(TorchDispatchMode):
 
 
 def _count_operations(count: Any, args: Any, kwargs: Any, result: Any) -> float:
+    """Return the floating point operations of a call by torch's formula for its operator."""
     try:
         return float(count(*args, **kwargs, out_val=result))
     except AssertionError:
@@ -165,7 +168,7 @@ def _reset_peak(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        # resets the kernel's record of the peak size, which otherwise counts from the start of the process
+        # resets the peak of the resident memory that the kernel records from the start of the process
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 

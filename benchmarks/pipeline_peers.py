@@ -28,7 +28,8 @@ from gprune.store import checksums
 from gprune.study import CalibrationSettings, ModularizationSettings, ReliabilitySettings
 
 ROOT = Path(__file__).resolve().parents[1]
-COUNTS = (16, 24, 32, 40, 48)
+MODULE_COUNTS = (16, 24, 32, 40, 48)
+"""candidates for the number of modules of a layer"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Ratio:
     ours: Medians
     reference: Medians
     target: float
-    """least ratio of the reference's time to ours; 0 if the target is in seconds"""
+    """smallest ratio of the reference's time to ours; 0 if there is none, or if `note` has a target in seconds"""
     note: str = ""
 
 
@@ -55,7 +56,7 @@ def measure_ratios(names: list[str], repeats: int, device: torch.device) -> list
 
 
 def earlier_ranks(labels: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the earlier implementation of ranks within groups, which sorts each group by itself."""
+    """Return the earlier implementation of ranks within groups, which sorts each group separately."""
     by_group = np.argsort(labels, kind="stable")
     size = np.bincount(labels)
     start = np.cumsum(size) - size
@@ -126,6 +127,7 @@ def _random_statistics(seed: int) -> ActivationStatistics:
 
 
 def _rasa(repeats: int, device: torch.device) -> Ratio:
+    """Compare RASA's module statistics with those of the earlier implementation."""
     partition, splits = _partition(), balanced_splits(SHARDS)
     flat, shape = partition.global_labels.ravel(), ModelShape(LAYERS, NEURONS, 32, 32, 128, 4096)
     texts = [_random_statistics(seed) for seed in range(2)]
@@ -165,6 +167,7 @@ def _rasa(repeats: int, device: torch.device) -> Ratio:
 
 
 def _ranks(repeats: int, device: torch.device) -> Ratio:
+    """Compare the displacement of ranks within modules with that of the earlier implementation."""
     flat, generator = _partition().global_labels.ravel(), np.random.default_rng(1)
     grouped, rank = GroupedRanks(flat), earlier_ranks(flat)
     base = generator.lognormal(0.0, 1.0, (2, len(flat)))
@@ -198,6 +201,7 @@ def _library_ranks(repeats: int, device: torch.device) -> Ratio:
 
 
 def _components(repeats: int, device: torch.device) -> Ratio:
+    """Compare principal components with an eigendecomposition in float64."""
     points = decaying_points(2048, 2048).to(device)
 
     def reference() -> torch.Tensor:
@@ -215,7 +219,7 @@ def _components(repeats: int, device: torch.device) -> Ratio:
 
 
 def decaying_points(points: int, width: int, seed: int = 0) -> torch.Tensor:
-    """Return (points, width) values of mean zero, whose variances fall like those of FFN inputs (about 1/index)."""
+    """Return (points, width) values of mean zero whose variances decay like those of FFN inputs (about 1 / index)."""
     generator = torch.Generator().manual_seed(seed)
     spread = torch.arange(1, width + 1).float() ** -0.5
     rotation = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q
@@ -224,6 +228,7 @@ def decaying_points(points: int, width: int, seed: int = 0) -> torch.Tensor:
 
 
 def _modules(repeats: int, device: torch.device, greedy: bool = True) -> Ratio:
+    """Compare the clustering into modules, over several numbers of modules, with scikit-learn."""
     from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
 
@@ -232,19 +237,19 @@ def _modules(repeats: int, device: torch.device, greedy: bool = True) -> Ratio:
     values, silhouettes = rows.cpu().numpy(), {"ours": [], "reference": []}
 
     def ours() -> None:
-        result = cluster(rows, COUNTS, restarts, np.random.default_rng(0), greedy)
+        result = cluster(rows, MODULE_COUNTS, restarts, np.random.default_rng(0), greedy)
         silhouettes["ours"].append(np.nanmax(result.silhouette))
 
     def reference() -> None:
         scores = []
-        for count in COUNTS:
+        for count in MODULE_COUNTS:
             labels = KMeans(count, n_init=restarts, random_state=0).fit(values).labels_
             scores.append(silhouette_score(values, labels, metric="cosine"))
         silhouettes["reference"].append(max(scores))
 
     medians = compare_calls({"ours": ours, "reference": reference}, repeats, device)
     return Ratio(
-        f"modules among {len(COUNTS)} counts, 4,096 x 1,024, {restarts} {'greedy' if greedy else 'plain'} "
+        f"modules among {len(MODULE_COUNTS)} counts, 4,096 x 1,024, {restarts} {'greedy' if greedy else 'plain'} "
         "starts, beside scikit-learn",
         medians["ours"], medians["reference"], 4.0,
         f"silhouette {max(silhouettes['ours']):.4f}, reference {max(silhouettes['reference']):.4f}",
@@ -252,7 +257,7 @@ def _modules(repeats: int, device: torch.device, greedy: bool = True) -> Ratio:
 
 
 def clustered_rows(neurons: int, width: int, groups: int = 40, seed: int = 0) -> torch.Tensor:
-    """Return (neurons, width) unit rows in groups as weak as those of trained weights (silhouettes near zero)."""
+    """Return (neurons, width) rows of norm 1 in weakly separated groups, as of trained weights (silhouettes near 0)."""
     generator = torch.Generator().manual_seed(seed)
     centres = torch.randn(groups, width, generator=generator)
     labels = torch.randint(groups, (neurons,), generator=generator)
@@ -261,6 +266,7 @@ def clustered_rows(neurons: int, width: int, groups: int = 40, seed: int = 0) ->
 
 
 def _digests(repeats: int, device: torch.device) -> Ratio:
+    """Compare the checksums of unchanged files with reading and hashing the files."""
     with tempfile.TemporaryDirectory() as folder:
         memory, files = Path(folder, "cache", "digests"), []
         memory.parent.mkdir()
@@ -274,7 +280,7 @@ def _digests(repeats: int, device: torch.device) -> Ratio:
                 hashlib.sha256(file.read_bytes()).hexdigest()
 
         def ours() -> None:
-            # as in a new process
+            # forget the checksums in memory, as in a new process
             checksums._remembered.clear()
             checksums.of_files(files, memory)
 
@@ -285,6 +291,8 @@ def _digests(repeats: int, device: torch.device) -> Ratio:
 
 
 def _help(repeats: int, device: torch.device) -> Ratio:
+    """Compare the start of the command line with that of Python with numpy."""
+
     def run_python(*arguments: str) -> Callable[[], object]:
         command = [sys.executable, *arguments]
         return lambda: subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)

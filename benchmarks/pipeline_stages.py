@@ -44,6 +44,7 @@ from gprune.study.settings import BaselineSettings
 from gprune.system.progress import silent
 
 SHARDS, MODULE_SIZE = 8, 40
+"""shards of the statistics, and neurons of a random module"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Sizes:
     context_tokens: int
     learning_batch: int
     learning_steps: int
-    """per epoch, for thresholds and for gates"""
+    """steps per epoch, for thresholds and for gates"""
     epochs: int
     recovery_steps: int
     windows: int
@@ -71,7 +72,7 @@ class Row:
     name: str
     usage: Usage
     floor: float
-    """least seconds that its operations and memory traffic take on this device"""
+    """lower bound of the seconds that its operations and memory traffic take on this device"""
 
 
 @dataclass
@@ -101,7 +102,7 @@ class Bench:
                 yield Row(name, usage, self.device.floor(usage.operations, dtype, moved_bytes[0]))
 
     def tokens(self, name: str, samples: int) -> Tokens:
-        """Return random tokens, which depend on the length of the name."""
+        """Return random tokens; the length of the name is the seed, so names of equal length have equal tokens."""
         vocabulary = self.decoder.model.config.vocab_size
         ids = np.random.default_rng(len(name)).integers(0, vocabulary, (samples, self.sizes.length))
         return Tokens(name, name, ids.astype(np.int32), samples)
@@ -120,16 +121,18 @@ class Bench:
         return PruningMasks("random", ffn, heads, 0.5, 0.5)
 
     def first_layers(self, scores: UnitScores) -> UnitScores:
-        """Scores of the layers that BCM and RASA run on."""
+        """Return the part of some scores in the layers that BCM and RASA run on."""
         layers = slice(self.sizes.layers)
         return UnitScores(scores.metric, scores.text, scores.ffn[layers], scores.heads[layers], scores.channels[layers])
 
 
 def _statistics(bench: Bench) -> float:
+    """Collect the calibration statistics of texts A and B."""
     sizes = bench.sizes
     settings = CalibrationSettings(samples=sizes.samples, length=sizes.length, batch=sizes.batch, shards=SHARDS)
     for name in ("A", "the text B"):
         bench.results[name] = collect(bench.decoder, bench.tokens(name, sizes.samples), settings)
+    # each batch of both texts reads all weights once; -(-a // b) rounds up
     return 2 * bench.weights * -(-sizes.samples // sizes.batch)
 
 
@@ -137,10 +140,11 @@ def _repair(bench: Bench) -> float:
     sizes = bench.sizes
     texts = [bench.tokens(name, sizes.samples) for name in ("A", "the text B")]
     fit(bench.decoder, bench.masks, texts, RepairSettings(kind="least_squares"), sizes.batch)
+    # the weights are read three times for each batch of both texts
     return 3 * bench.weights * -(-2 * sizes.samples // sizes.batch)
 
 
-def _removed(bench: Bench, method: str) -> float:
+def _remove_layerwise(bench: Bench, method: str) -> float:
     """Remove half of the weights layer by layer (OSSCAR or SlimLLM) on one text."""
     decoder, sizes, tokens = bench.decoder, bench.sizes, bench.tokens("A", bench.sizes.samples)
     if method == "osscar":
@@ -186,6 +190,7 @@ def _taylor(bench: Bench) -> float:
 
 
 def _drift(bench: Bench) -> float:
+    """Compute the FLAP scores on both texts and their halves, and the rank drift between them."""
     norms, shape, settings = bench.decoder.weight_norms(), bench.decoder.shape, CalibrationSettings()
     bench.results["norms"] = norms
     scores: list[list[UnitScores]] = []
@@ -203,6 +208,7 @@ def _clusters(bench: Bench) -> float:
     layers, neurons = bench.sizes.layers, bench.decoder.shape.neurons
     rows = bench.decoder.neuron_parameters
     bench.results["clusters"] = cluster_layers(rows, layers, neurons, ModularizationSettings(), 0)
+    # gate, up and down vectors of every neuron in float32, read once
     return 4.0 * layers * neurons * 3 * bench.decoder.shape.hidden
 
 
@@ -213,11 +219,12 @@ def _refinement(bench: Bench) -> float:
     bench.results["partition"] = modularize(
         bench.decoder.neuron_parameters, drift, *bench.results["scores"], clusters, settings, 0
     )
-    # forward and backward read the rows in every step
+    # forward and backward pass each read the float32 vectors of every neuron in every step
     return 8.0 * settings.steps * drift.magnitude.size * 3 * bench.decoder.shape.hidden
 
 
 def _reliability(bench: Bench) -> float:
+    """Compute RASA's module statistics on all balanced splits of the shards."""
     layers, norms, splits = bench.sizes.layers, bench.results["norms"], balanced_splits(SHARDS)
 
     def halves(name: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -250,6 +257,7 @@ def _random_scores_and_partition(decoder: Decoder) -> tuple[np.ndarray, np.ndarr
 
 
 def _learning(bench: Bench, learns_gates: bool) -> float:
+    """Learn the thresholds of modules, or the gates of single units, at 50% retention."""
     sizes, decoder = bench.sizes, bench.decoder
     samples = sizes.learning_batch // 2 * sizes.learning_steps
     settings = SparsitySettings(epochs=sizes.epochs, batch=sizes.learning_batch)
@@ -276,8 +284,8 @@ def _perplexity(bench: Bench) -> float:
 STAGES: dict[str, Callable[[Bench], float]] = {
     "statistics": _statistics,
     "least-squares repair": _repair,
-    "OSSCAR": partial(_removed, method="osscar"),
-    "SlimLLM": partial(_removed, method="slimllm"),
+    "OSSCAR": partial(_remove_layerwise, method="osscar"),
+    "SlimLLM": partial(_remove_layerwise, method="slimllm"),
     "context inputs": _inputs,
     "context clusters": _contexts,
     "context statistics": _context_statistics,
@@ -291,7 +299,7 @@ STAGES: dict[str, Callable[[Bench], float]] = {
     "recovery": _recovery,
     "perplexity": _perplexity,
 }
-"""stages in order; each returns the least number of bytes that it has to read or write"""
+"""stages in order; each function returns the smallest number of bytes that the stage has to read or write"""
 NEEDS = {
     "context clusters": ("context inputs",),
     "context statistics": ("context clusters",),

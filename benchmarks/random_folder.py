@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-SPREAD = 0.02
+WEIGHT_DEVIATION = 0.02
 """standard deviation of the weights, as at the initialization of the published models"""
 
 
 def write_random_model(folder: Path, configuration: dict[str, Any], dtype: torch.dtype) -> Path:
-    """Write the folder unless it is complete; its index is written last.
+    """Write the folder unless it is complete, which the index shows because it is written last.
 
     Args:
         folder: the model folder.
@@ -52,4 +52,4 @@ def _file_name(weight: str) -> str:
 def _random_weight(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     if len(shape) == 1:
         return torch.ones(shape, dtype=dtype)
-    return torch.empty(shape, dtype=dtype).normal_(0, SPREAD, generator=generator)
+    return torch.empty(shape, dtype=dtype).normal_(0, WEIGHT_DEVIATION, generator=generator)

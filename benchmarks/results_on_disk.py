@@ -3,9 +3,9 @@ r"""Compute the disk space of a study's results at another model shape from an e
     python benchmarks/results_on_disk.py CACHE RUN --layers 80 --neurons 28672 --heads 64 --kv-heads 8 \
         --hidden 8192 --axis samples=2048 length=128 shards=8
 
-The size of an array is the product of its named dimensions. The dimensions of the model and those of `--axis` are
-replaced by the given ones; number types stay. The table has the bytes of each kind of result as it is and at the
-other shape. Without a shape both are equal, so that the total can be checked against the folder.
+The size of an array is the product of its named dimensions. The options replace the dimensions of the model, and
+those of `--axis`; number types do not change. For each kind of result, the table has the number of results and their
+bytes now and at the other shape. Without a shape both are equal, so that the total can be compared with the folder.
 """
 
 import argparse

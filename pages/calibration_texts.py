@@ -1,4 +1,4 @@
-"""The card of each calibration text; all of them beside each other, and one's own."""
+"""Page *Texts*: the calibration card of each text, and all texts side by side."""
 
 from gprune.app.pages import calibration_data
 from gprune.app.ui import address

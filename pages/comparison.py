@@ -1,4 +1,4 @@
-"""Compare: methods, changed answers, speed and studies."""
+"""Page *Compare*: methods, changed answers, speed and studies."""
 
 from gprune.app.pages import comparison, flipped_questions, speed_export, studies
 from gprune.app.ui import address

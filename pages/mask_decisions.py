@@ -1,4 +1,4 @@
-"""Who is kept (figure 3), and which units a choice decides."""
+"""Page *Masks*: pruning decisions (Fig. 3) and the mask atlas."""
 
 from gprune.app.pages import masks
 from gprune.app.ui import address

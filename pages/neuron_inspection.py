@@ -1,4 +1,4 @@
-"""One neuron, module or layer; the neurons of a layer as points; what a model predicts."""
+"""Page *Neurons*: inspector, neuron map and text lens."""
 
 from gprune.app.pages import inspector, neuron_map, text_lens
 from gprune.app.ui import address

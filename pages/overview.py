@@ -1,4 +1,4 @@
-"""A run in half a minute."""
+"""Page *Overview*: the result of a run, and the checks that support it."""
 
 from gprune.app.pages import overview
 from gprune.app.ui import address

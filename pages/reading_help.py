@@ -1,4 +1,4 @@
-"""How to read the pages, what the words mean, and where everything is."""
+"""Page *Help*: how to read each page, the glossary, the keys, and where every feature is."""
 
 from gprune.app.pages import help as reading
 from gprune.app.ui import address

@@ -1,4 +1,4 @@
-"""Launch and follow runs, and take what they made along."""
+"""Page *Runs & export*: launch and follow runs, export pruned models, and save reports."""
 
 from gprune.app.pages import export, jobs, report
 from gprune.app.ui import address

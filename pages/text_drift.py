@@ -1,4 +1,4 @@
-"""What another text changes: ranks of neurons (figure 1a) and modules (figure 1b)."""
+"""Page *Drift*: rank drift (Fig. 1a) and module agreement (Fig. 1b)."""
 
 from gprune.app.pages import drift
 from gprune.app.ui import address

@@ -1,4 +1,4 @@
-"""What if: the thresholds of RASA, and how much is kept."""
+"""Page *Tune*: the thresholds of RASA, and the retention."""
 
 from gprune.app.pages import rasa
 from gprune.app.ui import address

@@ -122,7 +122,7 @@ def test_the_recovered_folder_names_its_recovery_and_the_other_folder_none(made)
     assert [record.recovery for record in records] == ["lora of rank 8", ""]
     assert records[0].pruned.repaired_by == REPAIRS[KIND].label and records[0].run == result["run"]
     card = (Path(result["recovered_checkpoint"]) / "README.md").read_text()
-    assert "| trained after the cut | lora of rank 8, merged into the weights |" in card
+    assert "| trained after pruning | lora of rank 8, merged into the weights |" in card
 
 
 def test_the_recovered_model_of_any_method_is_exported_with_what_was_trained(made, tmp_path):

@@ -11,7 +11,7 @@ from gprune.models.families import FAMILIES
 
 def tiny_decoder(family: str = "llama", *, seed: int = 0, dtype: torch.dtype = torch.float32, **sizes: Any) -> Decoder:
     """As `gprune.models.tiny.tiny_decoder`; `text` names the model type inside a wrapper."""
-    values, inside = tiny.sizes_of(**sizes), FAMILIES[family].text
+    values, inside = tiny.sizes_of(**sizes), FAMILIES[family].inner_types
     if inside:
         values = _wrapped(family, {"model_type": inside[0]} | values)
     return tiny.random_decoder(family, values, seed, dtype)

@@ -1,12 +1,12 @@
 """Measure the effect of each part of the method on the masks of a run.
 
-The measures are the share of the rank drift that the modules explain, the share of neuron decisions that each part
-changes, and the share of modules below RASA's score threshold in each layer. A part with almost no effect cannot
-explain a gain.
+The measures are the share of the rank drift's variance that the modules explain, the share of neuron decisions that
+each part changes, and the share of modules below RASA's score threshold in each layer. A part with almost no effect
+cannot explain a gain.
 
-No model is run and nothing is trained. One part at a time is removed from the run's decision: RASA by scoring all
-modules from A, MSL by the initial thresholds, BCM by one ranking per layer. Then thresholds are shifted to meet the
-retention.
+No model is run and nothing is trained. One part at a time is removed from the run's decision. Without RASA, all modules
+are scored from A; without MSL, thresholds keep their initial values; without BCM, each layer has one ranking. In the
+first two cases, thresholds are then shifted to meet the retention; in the last, layers keep their widths.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def has_results(results: Results) -> bool:
 
 
 def diagnose(results: Results) -> AblationEffect:
-    """Return the effect of modules, adaptation and learning in a run, which must pass `has_results`."""
+    """Return the effect of modules, score adaptation and learning in a run for which `has_results` is True."""
     partition, adapted = results.get(stages.partition), results.get(stages.adapted_scores)
     mask, drift = results.get(stages.masks).ffn, results.get(stages.drift).magnitude
     start = None
@@ -47,7 +47,7 @@ def diagnose(results: Results) -> AblationEffect:
             **_share_changed_without(results, mask, adapted.source),
         },
         kept=tuple(mask.mean(axis=1).tolist()),
-        below_score_line=below_line(results.get(stages.modules), adapted, len(mask)),
+        below_score_line=share_below_score_threshold(results.get(stages.modules), adapted, len(mask)),
     )
 
 
@@ -58,19 +58,20 @@ def _share_changed_without(results: Results, mask: Array, source: Array) -> dict
     """
     study = results.graph.study
     primary, auxiliary = (results.get(stages.scores, text) for text in stages.PAIR)
-    widths, target = (study.sparsity.alignment, study.sparsity.equal), study.retention
+    width_settings, target = (study.sparsity.alignment, study.sparsity.equal), study.retention
     partition, learning = results.get(stages.partition), results.get(stages.learning)
-    base = whatif.prepare(results.get(stages.shape), primary, auxiliary, partition, learning, *widths)
+    base = whatif.prepare(results.get(stages.shape), primary, auxiliary, partition, learning, *width_settings)
     unadapted = whatif.shifted_masks(base, whatif.uniform_source(base, whatif.PRIMARY), target).ffn
     units = whatif.rank_units(base, source)
-    unlearned = exact_masks(units, np.full(units.thresholds, 1 - target), target, *widths).masks.ffn
+    # before learning, every threshold is 1 minus the retention
+    unlearned = exact_masks(units, np.full(units.thresholds, 1 - target), target, *width_settings).masks.ffn
     return {"RASA": share_changed(mask, unadapted), "MSL": share_changed(mask, unlearned)}
 
 
-LEAST = 0.02
+MIN_CHANGED_SHARE = 0.02
 """minimum share of changed decisions for a part to explain a gain"""
 PARTS = {
-    "BCM": "ranking within modules and not within layers",
+    "BCM": "ranking within modules instead of within layers",
     "RASA": "scoring unreliable modules from the other text",
     "MSL": "learning a threshold for each module",
 }
@@ -79,7 +80,10 @@ PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Shares of the within-layer variance of d that lie between modules, in [0, 1]; NaN if d is constant."""
+    """Share of the within-layer variance of the rank drift that lies between modules, in [0, 1].
+
+    It is NaN if the drift is constant within every layer.
+    """
 
     modules: float
     """share for the modules of the run"""
@@ -91,7 +95,7 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class AblationEffect:
-    """The effect of the parts of one run."""
+    """The effect of each part of the method on the masks of one run."""
 
     drift_explained: Explained
     decisions_changed: Mapping[str, float]
@@ -103,7 +107,7 @@ class AblationEffect:
 
 
 def explained_share(drift: Array, partition: Partition, start: Partition | None = None) -> Explained:
-    """Return the fraction of the within-layer variance of drift that modules explain.
+    """Return the share of the within-layer variance of drift that lies between modules, and its reference values.
 
     Args:
         drift: (layers, neurons) rank drift.
@@ -112,11 +116,11 @@ def explained_share(drift: Array, partition: Partition, start: Partition | None 
     """
     centred = np.asarray(drift, dtype=np.float64)
     centred = centred - centred.mean(axis=1, keepdims=True)
-    total = (centred**2).sum(axis=1)
-    # this is the exact mean share over all permutations of the labels
-    chance = (partition.counts - 1) / max(centred.shape[1] - 1, 1)
-    variance = total.sum()
-    random = float(total @ chance / variance) if variance > 0 else float("nan")
+    layer_squares = (centred**2).sum(axis=1)
+    # (K - 1) / (N - 1) for K modules of N neurons is the exact mean share over all permutations of the labels
+    random_shares = (partition.counts - 1) / max(centred.shape[1] - 1, 1)
+    squares = layer_squares.sum()
+    random = float(layer_squares @ random_shares / squares) if squares > 0 else float("nan")
     share = _explained_fraction(centred, partition)
     return Explained(share, random, None if start is None else _explained_fraction(centred, start))
 
@@ -132,7 +136,7 @@ def _explained_fraction(centred: Array, partition: Partition) -> float:
     return float((means**2).sum() / squares) if squares > 0 else float("nan")
 
 
-def below_line(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int) -> tuple[float, ...]:
+def share_below_score_threshold(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int) -> tuple[float, ...]:
     """Return the share of each layer's modules whose score is at or below RASA's threshold."""
     below = (statistics.score <= adapted.score_threshold).astype(np.float64)
     shares: Array = module_means(below, statistics.layer, layers)
@@ -140,15 +144,15 @@ def below_line(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int
 
 
 def keep_highest_per_layer(scores: Array, mask: Array) -> Array:
-    """Return a (layers, neurons) bool mask with the counts of `mask` per layer and the highest scores of each layer."""
+    """Return a (layers, neurons) bool mask of the highest scores that keeps as many neurons in each layer as `mask`."""
     order = np.argsort(-np.asarray(scores), axis=1, kind="stable")
     keep = np.zeros(np.shape(mask), dtype=bool)
     np.put_along_axis(keep, order, np.arange(order.shape[1]) < mask.sum(axis=1)[:, None], axis=1)
     return keep
 
 
-def kinds(shares: Explained) -> dict[str, float]:
-    """Return the explained fractions by the label of the modules; initial modules are included if available."""
+def shares_by_modules(shares: Explained) -> dict[str, float]:
+    """Return the explained shares by label of the modules; initial modules are included if available."""
     start = {} if shares.initialization is None else {"before refinement": shares.initialization}
     return {"modules of the run": shares.modules, **start, "random modules": shares.random}
 
@@ -162,5 +166,5 @@ def effect_table(effect: AblationEffect) -> pd.DataFrame:
 
 def explained_table(shares: Explained) -> pd.DataFrame:
     """Return a table with one row per kind of modules: the percentage of explained drift variance."""
-    rows = [{"modules": name, "drift explained (%)": 100 * share} for name, share in kinds(shares).items()]
+    rows = [{"modules": name, "drift explained (%)": 100 * share} for name, share in shares_by_modules(shares).items()]
     return pd.DataFrame(rows)

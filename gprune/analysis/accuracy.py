@@ -22,15 +22,18 @@ class MeanAccuracy:
     value: float
     """unweighted mean over tasks, in [0, 1]"""
     error: float
-    """its standard error, for tasks measured independently of each other"""
+    """standard error of the mean, for tasks measured independently of each other"""
     chance: float
-    """the same mean of the accuracies of guessing"""
+    """mean accuracy of guessing over the same tasks"""
     tasks: int
     """number of tasks"""
 
 
 def metric_of(accuracy: Accuracy, rule: str) -> str:
-    """Return the name of the reported metric of a task: acc, acc_norm or the task's own; for max, acc at a tie."""
+    """Return the name of the metric that a rule reports for a task: acc, acc_norm, or the task's own metric.
+
+    If both are equal, the rule `max` reports acc.
+    """
     if math.isnan(accuracy.acc_norm):
         return accuracy.metric
     if rule == "fixed":
@@ -39,7 +42,7 @@ def metric_of(accuracy: Accuracy, rule: str) -> str:
 
 
 def reported_accuracy(accuracy: Accuracy, rule: str) -> float:
-    """Return the reported accuracy of a task, in [0, 1]."""
+    """Return the accuracy that a rule reports for a task, in [0, 1]."""
     return accuracy.acc_norm if metric_of(accuracy, rule) == "acc_norm" else accuracy.acc
 
 
@@ -49,7 +52,10 @@ def reported_error(accuracy: Accuracy, rule: str) -> float:
 
 
 def mean_accuracy(accuracies: Iterable[Accuracy], rule: str) -> MeanAccuracy:
-    """Return the unweighted mean over tasks, as in the paper's tables; NaN if no task reports shares."""
+    """Return the unweighted mean over tasks, as in the paper's tables.
+
+    Only tasks whose metric is a share of right answers and better if higher are used; NaN if there are none.
+    """
     shares = [accuracy for accuracy in accuracies if accuracy.is_share and accuracy.higher_is_better]
     count = len(shares)
     if not count:

@@ -22,7 +22,8 @@ from gprune.records import Agreement, Array
 def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
     """Return the comparisons that a chart shows by default: substitutions, FANG's groups of A and B, and another seed.
 
-    A swap of both texts is trivial for a symmetric drift profile and is a default for token-weighted FLAP only.
+    Swapping both texts changes nothing if the drift profile is symmetric. Swaps are therefore shown for token-weighted
+    FLAP only.
     """
 
     def is_default(comparison: Comparison) -> bool:
@@ -35,32 +36,36 @@ def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
     return [name for name in comparisons if is_default(COMPARISONS[name])]
 
 
-def spread(values: Array) -> tuple[float, float]:
+def mean_std(values: Array) -> tuple[float, float]:
     """Return mean and standard deviation (ddof 0) over layers; the deviation of one layer is 0."""
     return float(np.mean(values)), float(np.std(values))
 
 
-def mean_of(agreement: Agreement, *kinds: str) -> tuple[float, float] | None:
-    """Return the mean ARI over comparisons of these kinds and its deviation over layers; None if there are none."""
-    selected = [row for comparison, row in _label_rows(agreement) if comparison.kind in kinds]
-    return spread(np.mean(selected, axis=0)) if selected else None
+def mean_ari(agreement: Agreement, *kinds: str) -> tuple[float, float] | None:
+    """Return the mean ARI over comparisons of these kinds and its standard deviation over layers.
+
+    Returns None if no comparison of these kinds was measured.
+    """
+    selected = [row for comparison, row in _ari_by_comparison(agreement) if comparison.kind in kinds]
+    return mean_std(np.mean(selected, axis=0)) if selected else None
 
 
 def mean_substitution(agreement: Agreement) -> tuple[float, float] | None:
-    """Return the mean ARI over substitutions and its deviation over layers; None if there are none."""
-    return mean_of(agreement, SUBSTITUTION)
+    """Return the mean ARI over substitutions and its standard deviation over layers; None if there are none."""
+    return mean_ari(agreement, SUBSTITUTION)
 
 
 def controls(agreement: Agreement) -> tuple[float | None, float | None]:
-    """Return the mean ARI of both controls, another seed and the initialization; None if not measured."""
+    """Return the mean ARI of the two controls (another seed, the initialization); None for one not measured."""
     means: dict[str, float] = {}
-    for comparison, row in _label_rows(agreement):
+    for comparison, row in _ari_by_comparison(agreement):
         if comparison.kind == CONTROL and not comparison.fang:
             means[comparison.second.variant] = float(np.mean(row))
     return means.get(OTHER_SEED), means.get(INITIALIZATION)
 
 
-def _label_rows(agreement: Agreement) -> list[tuple[Comparison, Array]]:
+def _ari_by_comparison(agreement: Agreement) -> list[tuple[Comparison, Array]]:
+    """Return every comparison with its (layers,) ARI."""
     return [(COMPARISONS[name], row) for name, row in zip(agreement.comparisons, agreement.ari, strict=True)]
 
 
@@ -81,7 +86,10 @@ def agreement_by_layer(agreement: Agreement) -> pd.DataFrame:
     )
 
 
-def widest_gap(first: Array, second: Array) -> tuple[float, int]:
-    """Return the largest ratio of the (layers,) module counts of two partitions, at least 1, and its layer."""
+def largest_count_ratio(first: Array, second: Array) -> tuple[float, int]:
+    """Return the largest ratio of the (layers,) module counts of two partitions, at least 1, and its layer.
+
+    The larger count of a layer is divided by the smaller one.
+    """
     ratios = np.maximum(first, second) / np.minimum(first, second)
     return float(ratios.max()), int(ratios.argmax())

@@ -6,28 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.drift import middle
+from gprune.analysis.drift import finite_median
 from gprune.pruning.ranking import ranks, spearman
 from gprune.records import Array, RankDrift, Tokens
 
 ROLES = {"primary": "A", "auxiliary": "B", "substitute": "C"}
-"""letters of the texts by role"""
+"""letters of the calibration texts by their role in a study"""
 MOST_FREQUENT = 10
-"""number of most frequent tokens whose share measures the repetitiveness of a text"""
+"""number of the most frequent tokens, whose share of all tokens measures how repetitive a text is"""
 
 Score = Callable[[Sequence[int]], Array]
 """(layers, neurons) importance scores of some shards of a text"""
 
 
 def token_counts(ids: Array, size: int) -> Array:
-    """Return the (size,) int64 counts of each token; `size` is greater than any id."""
+    """Return the (size,) int64 counts of each token id; `size` is greater than any id."""
     return np.bincount(np.asarray(ids).ravel(), minlength=size)
 
 
 def token_distance(first: Array, second: Array) -> float:
     """Return the Jensen-Shannon distance of two token distributions, in [0, 1].
 
-    Both are (tokens,) counts of one vocabulary, at least one above 0; 1 means no common token.
+    Both arguments are (tokens,) counts over one vocabulary with at least one count above 0. A distance of 1 means that
+    no token is common.
     """
     # this part of scipy is fast to import
     from scipy.special import rel_entr
@@ -39,29 +40,30 @@ def token_distance(first: Array, second: Array) -> float:
 
 
 def half_distance(ids: Array, size: int) -> float:
-    """Return the token distance between the even and odd sequences of a text, the effect of sampling.
+    """Return the token distance between the even and odd sequences of a text, which is the effect of sampling alone.
 
     `ids` is (samples, length) with at least two samples; `size` is greater than any id.
     """
     return token_distance(token_counts(ids[::2], size), token_counts(ids[1::2], size))
 
 
-def vocabulary(texts: Mapping[str, Tokens]) -> int:
-    """Return one more than the largest token id of any text."""
+def id_bound(texts: Mapping[str, Tokens]) -> int:
+    """Return one more than the largest token id of all texts, the length of arrays that are indexed by token id."""
     return 1 + max(int(tokens.ids.max()) for tokens in texts.values())
 
 
 def text_table(texts: Mapping[str, Tokens], entries: int | None = None) -> pd.DataFrame:
-    """Return a table with one row per calibration set; shares are in percent, NaN if not applicable.
+    """Return a table with one row per calibration text; shares are in percent, NaN if not applicable.
 
-    `texts` is keyed by letter; `entries` is the size of the tokenizer's vocabulary, if known.
+    `texts` is keyed by letter; `entries` is the size of the tokenizer's vocabulary, or None if unknown.
     """
-    size = vocabulary(texts)
+    size = id_bound(texts)
     counts_by_letter = {letter: token_counts(tokens.ids, size) for letter, tokens in texts.items()}
     return pd.DataFrame([_build_row(letter, texts[letter], counts_by_letter, entries) for letter in texts])
 
 
 def _build_row(letter: str, tokens: Tokens, counts_of: dict[str, Array], entries: int | None) -> dict[str, object]:
+    """Return the row of one text; `counts_of` has the (size,) token counts of every text by letter."""
     counts = counts_of[letter]
     distinct = int((counts > 0).sum())
     samples, length = tokens.ids.shape
@@ -84,31 +86,34 @@ def _build_row(letter: str, tokens: Tokens, counts_of: dict[str, Array], entries
 
 
 def distances(texts: Mapping[str, Tokens]) -> pd.DataFrame:
-    """Return the token distance of every pair of texts, with the distance of a text's halves on the diagonal."""
-    size, letters = vocabulary(texts), list(texts)
+    """Return the token distance of every pair of texts, with the distance between a text's halves on the diagonal."""
+    size, letters = id_bound(texts), list(texts)
     counts_by_letter = {letter: token_counts(texts[letter].ids, size) for letter in letters}
     pairs = itertools.combinations(letters, 2)
     between = {(a, b): token_distance(counts_by_letter[a], counts_by_letter[b]) for a, b in pairs}
     return square(between | {(letter, letter): half_distance(texts[letter].ids, size) for letter in letters})
 
 
-def rank_levels(first: Array, second: Array) -> tuple[float, float]:
+def correlation_and_drift(first: Array, second: Array) -> tuple[float, float]:
     """Return the median Spearman correlation over layers of (layers, neurons) scores, and the median rank drift."""
     drift = np.abs(ranks(first) - ranks(second)) / max(np.shape(first)[1] - 1, 1)
-    return middle(spearman(first, second)), float(np.median(drift))
+    return finite_median(spearman(first, second)), float(np.median(drift))
 
 
-def recorded_levels(first: str, second: str, drift: RankDrift) -> dict[tuple[str, str], tuple[float, float]]:
-    """Return correlation and drift from a drift record, by pair of letters."""
+def recorded_rank_shifts(first: str, second: str, drift: RankDrift) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return median correlation and median drift from a drift record, by pair of letters.
+
+    A pair of equal letters has the values between two halves of one text.
+    """
     return {
-        (first, second): (middle(drift.correlation), float(np.median(drift.magnitude))),
-        (first, first): (middle(drift.correlation_primary), float(np.median(drift.resample_primary))),
-        (second, second): (middle(drift.correlation_auxiliary), float(np.median(drift.resample_auxiliary))),
+        (first, second): (finite_median(drift.correlation), float(np.median(drift.magnitude))),
+        (first, first): (finite_median(drift.correlation_primary), float(np.median(drift.resample_primary))),
+        (second, second): (finite_median(drift.correlation_auxiliary), float(np.median(drift.resample_auxiliary))),
     }
 
 
 def square(values: Mapping[tuple[str, str], float]) -> pd.DataFrame:
-    """Return values of pairs of letters as a symmetric table, NaN for missing pairs."""
+    """Return values by pair of letters as a symmetric table, NaN for missing pairs."""
     letters = sorted({letter for pair in values for letter in pair})
     table = pd.DataFrame(np.full((len(letters), len(letters)), np.nan), index=letters, columns=letters)
     for (first, second), value in values.items():
@@ -117,17 +122,18 @@ def square(values: Mapping[tuple[str, str], float]) -> pd.DataFrame:
 
 
 def finding(table: pd.DataFrame) -> str:
-    """Describe a table of `distances` or levels: the ranges between texts and within a text; empty if all are NaN."""
+    """Describe a table of `square`: the range of its values between texts and within a text; empty if all are NaN."""
     values = table.to_numpy(dtype=np.float64)
     same = np.eye(len(values), dtype=bool)
     clauses = [
-        f"{_format_range(level_values)} {scope}"
-        for level_values, scope in ((values[~same], "between texts"), (values[same], "within one"))
-        if np.isfinite(level_values).any()
+        f"{_format_range(cells)} {scope}"
+        for cells, scope in ((values[~same], "between texts"), (values[same], "within one"))
+        if np.isfinite(cells).any()
     ]
     return ", ".join(clauses)
 
 
 def _format_range(values: Array) -> str:
+    """Return the lowest and highest value, or one number if both are equal after rounding."""
     lowest, highest = f"{np.nanmin(values):.2f}", f"{np.nanmax(values):.2f}"
     return lowest if lowest == highest else f"{lowest} to {highest}"

@@ -28,7 +28,7 @@ class Choices:
     option: Array
     """(questions,) index of the chosen option"""
     hit: Array
-    """(questions,) bool, True if it is right"""
+    """(questions,) bool, True if the chosen option is right"""
     margin: Array
     """(questions,) value of the right option minus that of the best wrong option"""
 
@@ -52,7 +52,7 @@ class AnswerCounts:
         return self.both + self.lost + self.gained + self.neither
 
     @property
-    def chance(self) -> float:
+    def p_value(self) -> float:
         """Return the p-value of McNemar's exact test."""
         flips = self.lost + self.gained
         if not flips:
@@ -63,20 +63,21 @@ class AnswerCounts:
         return min(1.0, 2.0 * float(bdtr(min(self.lost, self.gained), flips, 0.5)))
 
 
-def values(answers: Answers, rule: str) -> Array:
-    """Return (options,) log-likelihoods in nats (ACC), or in nats per character (ACC_NORM)."""
-    plain: Array = answers.likelihoods.astype(np.float64)
-    return plain / np.maximum(answers.lengths, 1) if rule == ACC_NORM else plain
+def option_scores(answers: Answers, rule: str) -> Array:
+    """Return the (options,) log-likelihoods of the options of all questions, per character for ACC_NORM."""
+    likelihoods: Array = answers.likelihoods.astype(np.float64)
+    return likelihoods / np.maximum(answers.lengths, 1) if rule == ACC_NORM else likelihoods
 
 
 def choices(answers: Answers, rule: str) -> Choices:
     """Return the options that a model chooses; the first one at a tie, as in lm-eval."""
-    likelihoods, starts = values(answers, rule), _option_starts(answers)
+    likelihoods, starts = option_scores(answers, rule), _option_starts(answers)
     if answers.scored:
-        # a generated answer has one option, the right answer
+        # a generated answer has one option, the right answer, whose value is 1 or 0
         is_right = likelihoods > 0.5
         return Choices(np.where(is_right, 0, -1), is_right, likelihoods - 0.5)
     question = np.repeat(np.arange(len(starts)), answers.counts)
+    # all options with the highest value of their question, then the first of them for each question
     best = np.flatnonzero(likelihoods == np.maximum.reduceat(likelihoods, starts)[question])
     first_best = best[np.unique(question[best], return_index=True)[1]]
     right = starts + answers.right
@@ -88,26 +89,29 @@ def choices(answers: Answers, rule: str) -> Choices:
 
 
 def counts(base: Choices, other: Choices) -> AnswerCounts:
-    """Count the questions that both models, one model or no model answers right."""
+    """Count the questions that both models, only `base`, only `other`, or neither model answers right."""
     kinds = (base.hit & other.hit, base.hit & ~other.hit, ~base.hit & other.hit, ~base.hit & ~other.hit)
     return AnswerCounts(*(int(kind.sum()) for kind in kinds))
 
 
 def margin_shift(base: Choices, other: Choices) -> Array:
-    """Return (questions,) change of the right option's margin over the best wrong one."""
+    """Return the (questions,) change from `base` to `other` of the right option's margin over the best wrong one."""
     with np.errstate(invalid="ignore"):
         change: Array = np.nan_to_num(other.margin - base.margin, nan=0.0)
     return change
 
 
 def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
-    """Return the indices of flipped questions (LOST, GAINED or EITHER), sorted by falling change of margin."""
+    """Return the indices of the flipped questions of a kind (LOST, GAINED or EITHER).
+
+    The question with the largest absolute change of margin is first.
+    """
     is_flipped = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]
     numbers = np.flatnonzero(is_flipped)
     return numbers[np.argsort(-np.abs(margin_shift(base, other)[numbers]), kind="stable")]
 
 
-def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.DataFrame:
+def question_table(answers: Mapping[str, Answers], rule: str, number: int) -> pd.DataFrame:
     """Return a table of the options of question `number`, with the log-likelihoods of each model in a column.
 
     `rule` is ACC or ACC_NORM. The table also has the letter of each option, and whether the option is right.
@@ -115,7 +119,7 @@ def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.Da
     reference = next(iter(answers.values()))
     start, count = int(_option_starts(reference)[number]), int(reference.counts[number])
     right = np.arange(count) == reference.right[number]
-    columns = {name: values(item, rule)[start : start + count] for name, item in answers.items()}
+    columns = {name: option_scores(item, rule)[start : start + count] for name, item in answers.items()}
     return pd.DataFrame({"option": [letter(index) for index in range(count)], "right": right} | columns)
 
 
@@ -131,8 +135,8 @@ def answers_title(counts: AnswerCounts, name: str, base: str) -> str:
     if not counts.lost + counts.gained:
         return f"{name} answers every question as {base} does, right or wrong"
     lost_text, gained_text = f"{counts.lost:,} of {base}’s right answers", f"{counts.gained:,} others"
-    verdict = "more than chance" if counts.chance < SIGNIFICANCE else "which can be due to chance"
-    return f"{name} loses {lost_text} and gains {gained_text}: {verdict}, p {probability(counts.chance)}"
+    verdict = "more than chance" if counts.p_value < SIGNIFICANCE else "which can be due to chance"
+    return f"{name} loses {lost_text} and gains {gained_text}: {verdict}, p {probability(counts.p_value)}"
 
 
 def probability(value: float) -> str:
@@ -141,4 +145,5 @@ def probability(value: float) -> str:
 
 
 def _option_starts(answers: Answers) -> Array:
+    """Return the (questions,) index of each question's first option in the options of all questions."""
     return np.concatenate([[0], np.cumsum(answers.counts)[:-1]]).astype(np.int64)

@@ -10,8 +10,8 @@ from gprune.pruning.choosing import DIVERGENCE
 from gprune.records import Choice
 from gprune.study.methods import METHODS, of_masks
 
-NUMBER, _FOR = "number ↓", "chosen for"
-"""column names of the selection criterion and of the method"""
+NUMBER, _METHOD = "number ↓", "chosen for"
+"""column names of the selection criterion (lower is better) and of the method that selects"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Candidate:
     figures: dict[str, float]
     """perplexities and divergence by label"""
     result: str
-    """outcome: chosen, reference, both, failed, or empty"""
+    """`chosen`, `reference`, `chosen and reference`, a note that the candidate failed, or empty"""
 
     @property
     def chosen(self) -> bool:
@@ -57,19 +57,20 @@ def candidates_of(choices: Mapping[str, Choice], describe: Callable[[str], str])
 
 
 def measure_label(name: str) -> str:
-    """Return the column label of a measure."""
+    """Return the column label of a measure: the divergence from the dense model, or a held-out text's perplexity."""
     return "KL to dense ↓" if name == DIVERGENCE else f"PPL, held-out {name} ↓"
 
 
 def _describe_result(choice: Choice, index: int) -> str:
-    marks = ["chosen"] * (index == choice.chosen) + ["reference"] * (index == choice.reference)
-    return "failed, next run retries" if choice.numbers[index] != choice.numbers[index] else " and ".join(marks)
+    roles = ["chosen"] * (index == choice.chosen) + ["reference"] * (index == choice.reference)
+    is_nan = choice.numbers[index] != choice.numbers[index]
+    return "failed, the next run retries it" if is_nan else " and ".join(roles)
 
 
-def weighting(choice: Choice) -> str:
+def describe_criterion(choice: Choice) -> str:
     """Describe the selection criterion and its weights, as a phrase."""
     labels = {name: f"perplexity on held-out {name}" for name in choice.measures} | {
-        DIVERGENCE: "divergence KL(dense ‖ pruned) on fresh text of the model’s own"
+        DIVERGENCE: "divergence KL(dense ‖ pruned) on new text that the dense model writes"
     }
     weighted = [
         f"{labels[name]} {percent(weight)}" for name, weight in zip(choice.measures, choice.weights, strict=True)
@@ -78,11 +79,11 @@ def weighting(choice: Choice) -> str:
 
 
 def candidate_table(candidates: list[Candidate]) -> pd.DataFrame:
-    """Return a table with one row per candidate, with a column of methods if there are several."""
+    """Return a table with one row per candidate; a column names the selecting method if there are several."""
     table = pd.DataFrame(
         [
             {
-                _FOR: METHODS[candidate.method].label,
+                _METHOD: METHODS[candidate.method].label,
                 "masks": METHODS[candidate.masks].label,
                 "repair": candidate.repair,
                 "result": candidate.result,
@@ -92,4 +93,4 @@ def candidate_table(candidates: list[Candidate]) -> pd.DataFrame:
             for candidate in candidates
         ]
     )
-    return table if len({candidate.method for candidate in candidates}) > 1 else table.drop(columns=_FOR)
+    return table if len({candidate.method for candidate in candidates}) > 1 else table.drop(columns=_METHOD)

@@ -1,7 +1,7 @@
 """Test the claims of the paper on measured losses.
 
-A claim compares two methods on the same windows in every case, where a case is a model, a retention and a text.
-Published numbers and models on which settings were selected are not used.
+A case is a model, a retention and a text. In every case, a claim compares two methods on the same windows. Published
+numbers, and models on which settings were chosen, are not used.
 """
 
 import math
@@ -20,11 +20,11 @@ from gprune.study.methods import RECOMMENDED as RECIPE
 VERDICTS = "Which claims hold here"
 """heading of the claims in a document"""
 RECOMMENDED = "gprune recommended"
-"""id of GPrune with the recommended profile"""
-HOME: Literal["home"] = "home"
+"""id of GPrune with the settings of the recommended profile"""
+IN_DOMAIN: Literal["in_domain"] = "in_domain"
 UNSEEN: Literal["unseen"] = "unseen"
 HOLDS, MIXED, FAILS, UNKNOWN = "holds", "mixed", "does not hold", "not measured"
-MULTI = tuple(name for name in BUILT_IN if METHODS[name].scoring != "single")
+JOINT = tuple(name for name in BUILT_IN if METHODS[name].scoring != "single")
 """baselines that use the scores of both texts"""
 BASELINES = tuple(
     name
@@ -41,7 +41,7 @@ def repaired_id(repair: Repair) -> str:
     return f"gprune {repair.attribute}"
 
 
-def equal(method: str) -> str:
+def equal_width_id(method: str) -> str:
     """Return the id of a method with equal widths, for example `flap equal widths`."""
     return f"{method} equal widths"
 
@@ -70,7 +70,10 @@ class Case:
         return min((name for name in methods if math.isfinite(self.loss(name))), key=self.loss, default="")
 
     def difference(self, first: str, second: str) -> Difference | None:
-        """Return the loss of the first method minus that of the second on common seeds; None if there are none."""
+        """Return the loss of the first method minus that of the second on common seeds.
+
+        Returns None if there is no common seed, or if a seed of one of the methods is missing.
+        """
         if self.missing & {first, second}:
             return None
         runs, other_runs = self.losses.get(first, {}), self.losses.get(second, {})
@@ -82,50 +85,40 @@ class Case:
 class Claim:
     """A claim of the paper, or an additional check."""
 
-    words: str
+    sentence: str
     source: str
-    """place in the paper; empty for an additional check"""
+    """place of the claim in the paper; empty for an additional check"""
     first: str
     """method that should be better"""
     rivals: tuple[str, ...]
-    """methods to compare with; the best of them in each case is used"""
-    where: Literal["", "home", "unseen"] = ""
-    """restricts the claim to texts from the corpora of A and B (home) or from other corpora (unseen)"""
+    """methods to compare with; in each case, only the best of them is used"""
+    where: Literal["", "in_domain", "unseen"] = ""
+    """restricts the claim to texts from the corpora of A and B (in_domain) or from other corpora (unseen)"""
 
 
-_MAIN = "main table"
+_MAIN, _NO_RASA, _UNIFORM = "main table", "gprune_no_rasa", ("flap_uniform",)
+_MODULES, _SETTINGS = "behavior-consistent modules", "the settings chosen on the development model"
 _COMPENSATED = repaired_id(REPAIRS[COMPENSATION])
 CLAIMS = (
     Claim("GPrune is better than its base metric FLAP", _MAIN, "gprune", ("flap",)),
-    Claim("GPrune is better than FLAP without bias compensation", *("", "gprune", ("flap_no_bias",))),
+    Claim("GPrune is better than FLAP without bias compensation", "", "gprune", ("flap_no_bias",)),
     Claim("GPrune with bias compensation is better than FLAP", "", _COMPENSATED, ("flap",)),
     Claim("GPrune is better than the best baseline", _MAIN, "gprune", BASELINES),
     Claim("GPrune is better than the best baseline on unseen text", _MAIN, "gprune", BASELINES, UNSEEN),
-    Claim("GPrune uses two texts better than joint scoring", "multi-dataset table", "gprune", MULTI),
-    Claim(
-        "behavior-consistent modules are better than random modules", *("ablation", "gprune_no_rasa", ("msl_random",))
-    ),
-    Claim(
-        "behavior-consistent modules are better than shuffled modules of the same sizes",
-        *("", "gprune_no_rasa", ("msl_shuffled",)),
-    ),
-    Claim("RASA improves the model", "ablation", "gprune", ("gprune_no_rasa",)),
+    Claim("GPrune uses two texts better than joint scoring", "multi-dataset table", "gprune", JOINT),
+    Claim(f"{_MODULES} are better than random modules", "ablation", _NO_RASA, ("msl_random",)),
+    Claim(f"{_MODULES} are better than shuffled modules of the same sizes", "", _NO_RASA, ("msl_shuffled",)),
+    Claim("RASA improves the model", "ablation", "gprune", (_NO_RASA,)),
     Claim("learned thresholds per module are better than one per layer", "", "gprune", ("msl_layers",)),
-    Claim(
-        "one learned threshold per layer is better than the same ratio in every layer",
-        *("", "msl_layers", ("flap_uniform",)),
-    ),
-    Claim("a gate per unit is better than a threshold per module, with the same steps", *("", "gates", ("gprune",))),
-    Claim(
-        "the settings chosen on the development model are better, with the same passes and steps",
-        *("", RECOMMENDED, ("gprune",)),
-    ),
+    Claim("one learned threshold per layer is better than the same ratio in every layer", "", "msl_layers", _UNIFORM),
+    Claim("a gate per unit is better than a threshold per module, with the same steps", "", "gates", ("gprune",)),
+    Claim(f"{_SETTINGS} are better, with the same passes and steps", "", RECOMMENDED, ("gprune",)),
     Claim("GPrune with these settings is better than the best baseline", "", RECOMMENDED, BASELINES),
     Claim("the recommended recipe is better than the best baseline", "", RECIPE, BASELINES),
     Claim("the recommended recipe is better than GPrune", "", RECIPE, ("gprune",)),
-    Claim("GPrune with free widths is better than with equal widths", "", "gprune", (equal("gprune"),)),
-    Claim("FLAP with free widths is better than with equal widths", "", "flap", (equal("flap"),)),
-    Claim("with equal widths GPrune is better than FLAP", "", equal("gprune"), (equal("flap"),)),
+    Claim("GPrune with free widths is better than with equal widths", "", "gprune", (equal_width_id("gprune"),)),
+    Claim("FLAP with free widths is better than with equal widths", "", "flap", (equal_width_id("flap"),)),
+    Claim("with equal widths GPrune is better than FLAP", "", equal_width_id("gprune"), (equal_width_id("flap"),)),
 )
 
 
@@ -167,7 +160,7 @@ class ClaimVerdict:
 
 
 def judge_claim(claim: Claim, cases: Sequence[Case]) -> ClaimVerdict:
-    """Return the outcome of a claim over the cases."""
+    """Return the verdict on a claim over the cases to which it applies; without cases if a method has missing seeds."""
     judged = []
     for case in cases:
         if claim.where and case.unseen != (claim.where == UNSEEN):

@@ -1,7 +1,8 @@
 """Tables of the perplexity of every method on every text, and differences between methods.
 
 Section 4: perplexity of every method on every text, next to the dense model and the actual retention. All methods are
-evaluated on the same windows, so differences are tested in pairs. The settings in which runs differ are here too.
+evaluated on the same windows, so differences are tested with paired tests over windows. The module also lists the
+settings in which runs differ.
 """
 
 import json
@@ -32,7 +33,7 @@ class Row:
     parameters: int
     cells: dict[str, Measurement]
     reason: str = ""
-    """why it has no perplexity; empty if it has"""
+    """why there is no perplexity; empty if there is one"""
 
     @property
     def name(self) -> tuple[str, str]:
@@ -42,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class MethodResult:
-    """One line of the table: a method of a run, or of several runs that differ in their seed."""
+    """One line of the table: a method of one run, or of several runs that differ only in their seed."""
 
     rows: tuple[Row, ...]
     """one row per seed, at least one"""
@@ -75,7 +76,7 @@ class MethodResult:
         return {seed: row.cells[text] for seed, row in pairs if text in row.cells}
 
     def cell(self, text: str) -> Measurement:
-        """Return the perplexity on a text for the first measured seed."""
+        """Return the perplexity on a text for the first seed with which it is measured."""
         return next(iter(self.by_seed(text).values()))
 
     def loss(self, text: str) -> float:
@@ -83,7 +84,7 @@ class MethodResult:
         return float(np.mean([np.log(cell.perplexity) for cell in self.by_seed(text).values()]))
 
     def stamps(self, text: str) -> list[Stamp | None]:
-        """Return the protocols of its perplexities on a text."""
+        """Return the protocols of the perplexities on a text, one per seed."""
         return [cell.stamp for cell in self.by_seed(text).values()]
 
     def mean(self, text: str) -> float:
@@ -98,7 +99,7 @@ class MethodResult:
             return float(np.std(perplexities, ddof=1)) if len(perplexities) > 1 else float("nan")
 
     def margin(self, text: str) -> float:
-        """Return half the interval of the mean over seeds, or of one run over its windows."""
+        """Return half the confidence interval of the mean over seeds, or with one seed that over windows."""
         cells = list(self.by_seed(text).values())
         if len(cells) > 1:
             return half_interval(self.spread(text) / math.sqrt(len(cells)), len(cells) - 1)
@@ -106,9 +107,10 @@ class MethodResult:
 
 
 def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None) -> list[MethodResult]:
-    """Return the lines of a table: one per row, or with `groups` one for the runs that differ only in their seed.
+    """Return the lines of a table: one per row, or with `groups` one per method and group of runs.
 
-    `groups` has a group key and the seed of each run; the first of several runs with the same seed is used.
+    `groups` has the group key and the seed of each run, as from `seed_groups`. Of several runs of a group with the same
+    seed, only the first is used.
     """
     grouped: dict[tuple[str, str], dict[int, Row]] = {}
     for row in table:
@@ -122,10 +124,10 @@ def rows(measurements: list[Measurement]) -> list[Row]:
 
     Runs of one dense model that use the same windows share a dense row; a run with other windows has its own.
     """
-    homes = _assign_dense_runs([item for item in measurements if item.method == DENSE])
+    dense_runs = _assign_dense_runs([item for item in measurements if item.method == DENSE])
     grouped: dict[tuple[str, str], list[Measurement]] = {}
     for item in measurements:
-        run = homes[item.run] if item.method == DENSE else item.run
+        run = dense_runs[item.run] if item.method == DENSE else item.run
         grouped.setdefault((run, item.method), []).append(item)
     table = []
     for (run, method), items in grouped.items():
@@ -138,24 +140,25 @@ def rows(measurements: list[Measurement]) -> list[Row]:
 
 
 def _assign_dense_runs(dense: list[Measurement]) -> dict[str, str]:
-    """Return for each run the run whose dense row has its dense measurements."""
+    """Return for each run the run whose dense row includes its dense measurements: itself, or an earlier run."""
     windows_by_run: dict[tuple[str, str], dict[str, str]] = {}
     for item in dense:
-        windows_by_run.setdefault((item.model, item.run), {})[item.text] = item.windows_read
-    rows_of: dict[str, list[tuple[str, dict[str, str]]]] = {}
-    homes: dict[str, str] = {}
+        windows_by_run.setdefault((item.model, item.run), {})[item.text] = item.window_label
+    # the dense rows of each model: run of the row, and its windows by text
+    rows_by_model: dict[str, list[tuple[str, dict[str, str]]]] = {}
+    dense_runs: dict[str, str] = {}
     for (model, run), windows in windows_by_run.items():
-        homes_of_model = rows_of.setdefault(model, [])
+        rows_of_model = rows_by_model.setdefault(model, [])
         fits = (
-            home for home in homes_of_model if all(home[1].get(text, sizes) == sizes for text, sizes in windows.items())
+            row for row in rows_of_model if all(row[1].get(text, label) == label for text, label in windows.items())
         )
-        home_row = next(fits, None)
-        if home_row is None:
-            home_row = (run, {})
-            homes_of_model.append(home_row)
-        home_row[1].update(windows)
-        homes[run] = home_row[0]
-    return homes
+        dense_row = next(fits, None)
+        if dense_row is None:
+            dense_row = (run, {})
+            rows_of_model.append(dense_row)
+        dense_row[1].update(windows)
+        dense_runs[run] = dense_row[0]
+    return dense_runs
 
 
 def unavailable(run: str, reasons: dict[str, str]) -> list[Row]:
@@ -179,7 +182,7 @@ def change(line: MethodResult, pinned: MethodResult, text: str) -> Difference | 
     return difference_over_seeds(line.by_seed(text), pinned.by_seed(text))
 
 
-def without_change(table: list[MethodResult], pinned: MethodResult) -> dict[tuple[str, str], list[str]]:
+def incomparable_methods(table: list[MethodResult], pinned: MethodResult) -> dict[tuple[str, str], list[str]]:
     """Return the methods that are not comparable with the pinned line, by text and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for text in texts(row for line in table for row in line.rows):
@@ -193,12 +196,12 @@ def without_change(table: list[MethodResult], pinned: MethodResult) -> dict[tupl
 def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: Mapping[str, str]) -> pd.DataFrame:
     """Return a table with one row per measurement and its change relative to the row `baseline`.
 
-    `labels` are the display names of the methods.
+    `baseline` is a run and method, or None for no changes. `labels` are the display names of the methods.
     """
     pinned = next((row for row in table if row.name == baseline), None)
     lines = []
     for row in table:
-        start = {
+        shared_cells = {
             "run": row.run,
             "method": labels.get(row.method, row.method),
             "retention": row.retention,
@@ -206,14 +209,15 @@ def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: Mappi
         }
         for text, cell in row.cells.items():
             against = pinned.cells.get(text) if pinned else None
-            lines.append(start | _build_numbers(cell, against) | {"left out because": ""})
+            lines.append(shared_cells | _build_numbers(cell, against) | {"left out because": ""})
         if row.reason:
-            lines.append(start | {"left out because": row.reason})
+            lines.append(shared_cells | {"left out because": row.reason})
     return pd.DataFrame(lines)
 
 
 def _build_numbers(cell: Measurement, against: Measurement | None) -> dict[str, Any]:
-    comparable = against is not None and against.windows_read == cell.windows_read
+    """Return the numbers of a row of `long_table`; changes are relative to `against`, if it has the same windows."""
+    comparable = against is not None and against.window_label == cell.window_label
     gap = difference(cell, against) if against is not None and comparable else None
     return {
         "text": cell.text,
@@ -230,24 +234,27 @@ def _build_numbers(cell: Measurement, against: Measurement | None) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One method on one text, against the dense model."""
+    """Perplexity of one method on one text, relative to the dense model."""
 
     method: str
     perplexity: float
     ratio: float
     """perplexity divided by that of the dense model; infinite on overflow"""
     low: float
-    """lower end of the 95% interval, on the scale of the mean loss"""
+    """lower end of the 95% interval of `ratio`, computed on the scale of the mean loss"""
     high: float
-    """upper end of the 95% interval"""
+    """upper end of the 95% interval of `ratio`"""
     paired: bool
     """whether both use the same windows"""
     error: float = 0.0
-    """standard error of the mean loss, nats per token; 0 if unknown"""
+    """standard error of the difference of the mean losses, nats per token; 0 if unknown"""
 
 
 def costs(cells: list[Measurement]) -> list[Cost]:
-    """Return the cost of each pruned model on one text by rising perplexity; empty without the dense model."""
+    """Return the cost of each pruned model on one text, in ascending order of perplexity.
+
+    The result is empty if `cells` does not include the dense model.
+    """
     dense = next((cell for cell in cells if cell.method == DENSE), None)
     if dense is None:
         return []
@@ -255,6 +262,7 @@ def costs(cells: list[Measurement]) -> list[Cost]:
 
 
 def _cost(cell: Measurement, dense: Measurement) -> Cost:
+    """Return the cost of a pruned model; ratio and interval are infinite if its perplexity is not finite."""
     if not np.isfinite(cell.perplexity):
         return Cost(cell.method, cell.perplexity, float("inf"), float("inf"), float("inf"), False)
     gap = difference(cell, dense)
@@ -283,8 +291,8 @@ def cost_table(table: list[Cost], labels: Mapping[str, str]) -> pd.DataFrame:
 
 _NAMES = ("name", "group", "text_names")
 """display names, which do not affect results"""
-_NO_RESULT = (*_NAMES, "device", "methods", "seed")
-"""fields in which the runs of a group may differ; a method's result does not depend on the other methods"""
+_IGNORED_IN_GROUPS = (*_NAMES, "device", "methods", "seed")
+"""fields in which the runs of a group of seeds may differ; the list of methods does not change a method's result"""
 
 
 _LAST_FIELDS = ("device", "offload", "evaluation.task_folder", "evaluation.batch", "calibration.batch")
@@ -294,7 +302,10 @@ MOST_LABELLED = 3
 
 
 def distinguishing_settings(studies: Mapping[str, Study]) -> dict[str, dict[str, str]]:
-    """Return for each study at most MOST_LABELLED formatted settings by dotted name that distinguish the studies."""
+    """Return for each study the formatted settings, by dotted name, that distinguish it from the others.
+
+    Settings are selected in the order of `differing` if they split the studies further, at most MOST_LABELLED of them.
+    """
     settings_of = {name: flatten_settings(study) for name, study in studies.items()}
     selected, groups = list[str](), 1
     for field in differing(studies):
@@ -305,7 +316,10 @@ def distinguishing_settings(studies: Mapping[str, Study]) -> dict[str, dict[str,
 
 
 def differing(studies: Mapping[str, Study]) -> list[str]:
-    """Return the dotted names of settings in which studies differ, by falling number of values."""
+    """Return the dotted names of the settings in which studies differ, those with the most different values first.
+
+    Settings of the machine and of batches (_LAST_FIELDS) are last.
+    """
     all_settings = [flatten_settings(study) for study in studies.values()]
     fields = [field for field in next(iter(all_settings), {}) if field not in _NAMES]
     values = {field: len({settings[field] for settings in all_settings}) for field in fields}
@@ -336,16 +350,20 @@ def differences(studies: Mapping[str, Study]) -> pd.DataFrame:
 
 
 def seed_groups(studies: Mapping[str, Study]) -> dict[str, tuple[str, int]]:
-    """Return for each run a group key, equal for runs that differ only in their seed, and its seed."""
+    """Return for each run its seed and a group key, which is equal for runs that differ only in their seed.
+
+    The group key is first.
+    """
     groups = {}
     for run, study in studies.items():
-        settings = {name: value for name, value in study.to_dict().items() if name not in _NO_RESULT}
+        settings = {name: value for name, value in study.to_dict().items() if name not in _IGNORED_IN_GROUPS}
         groups[run] = json.dumps(settings, sort_keys=True), study.seed
     return groups
 
 
 def has_several_seeds(groups: Mapping[str, tuple[str, int]]) -> bool:
     """Return True if a group has more than one seed."""
+    # there are then more pairs of group and seed than groups
     return len({group for group, _ in groups.values()}) < len(set(groups.values()))
 
 

@@ -1,8 +1,8 @@
 """Pareto-optimal pruned models by perplexity and cost.
 
 A model is on the Pareto front if it is significantly better than each cheaper model on the front (see `verdict`). The
-loss is the perplexity relative to the dense model on the same windows. The cost is the number of parameters or the time
-per token, relative to the dense model.
+loss of a model is its difference from the dense model on the same windows. The cost is the number of parameters or the
+time per token, relative to the dense model.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ class Option:
 
     line: MethodResult
     loss: Difference
-    """mean difference to the dense model over the texts"""
+    """mean difference from the dense model over the texts"""
     cost: float
     """cost relative to the dense model, above 0"""
     front: bool
@@ -35,15 +35,15 @@ class Option:
 
     @property
     def ratio(self) -> float:
-        """Return its perplexity divided by that of the dense model."""
+        """Return the perplexity divided by that of the dense model."""
         return 1 + self.loss.change
 
 
 def options(lines: Iterable[MethodResult], texts: list[str], costs: Mapping[tuple[str, str], float]) -> list[Option]:
-    """Return the pruned models with a known cost that were, like their dense model, measured on all texts.
+    """Return the pruned models of known cost that are comparable with their dense model on all texts.
 
-    `costs` are relative to the dense model, by the line's name. The result is sorted by cost, then by loss. Bitwise
-    equal results of several runs count as one model of the first run.
+    `costs` are relative to the dense model, keyed by run and method. The result is sorted by cost, then by loss. If
+    several runs have bitwise equal results, only the model of the first run is returned.
     """
     lines = list(lines)
     dense = [line for line in lines if line.method == DENSE]
@@ -64,10 +64,14 @@ def options(lines: Iterable[MethodResult], texts: list[str], costs: Mapping[tupl
 
 
 def _compare_with_dense(line: MethodResult, texts: list[str], dense: list[MethodResult]) -> Difference | None:
-    """Return the mean over texts of a line's loss minus that of its dense model; None if a text is not comparable."""
+    """Return the mean over texts of a line's loss minus that of its dense model.
+
+    `dense` are all dense lines. Returns None if there is no comparable dense line for a text.
+    """
     differences = []
     for text in texts:
-        references = (dense_line for dense_line in dense if _list_models(dense_line, text) == _list_models(line, text))
+        models = _dense_models(line, text)
+        references = (dense_line for dense_line in dense if _dense_models(dense_line, text) == models)
         changes = (change(line, dense_line, text) for dense_line in references)
         gap = next((gap for gap in changes if isinstance(gap, Difference)), None)
         if gap is None or not np.isfinite(gap.nats):
@@ -76,11 +80,13 @@ def _compare_with_dense(line: MethodResult, texts: list[str], dense: list[Method
     return over_texts(differences) if differences else None
 
 
-def _list_models(line: MethodResult, text: str) -> set[str]:
+def _dense_models(line: MethodResult, text: str) -> set[str]:
+    """Return the fingerprints of the dense models of a line, one unless its runs differ."""
     return {cell.model for cell in line.by_seed(text).values()}
 
 
 def _sort_key(option: Option) -> tuple[float, float]:
+    """Return the cost and the loss, so that the better of two equally costly models is first."""
     return round(option.cost, COST_DIGITS), option.loss.nats
 
 
@@ -95,7 +101,11 @@ def option_table(
     cost: str,
     about: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType({}),
 ) -> pd.DataFrame:
-    """Return a table with one row per model; `cost` is one of COSTS, `about` has further columns by line."""
+    """Return a table with one row per model.
+
+    `names` are display names by run and method, `cost` is one of COSTS, and `about` has the cells of further columns by
+    run and method.
+    """
     return pd.DataFrame(
         [
             {

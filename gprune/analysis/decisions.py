@@ -1,8 +1,8 @@
 """Retention of two methods by the rank drift of modules, and the units that two masks keep.
 
-Fig. 3: modules are sorted by the mean rank drift (Eq. 1) of their neurons and divided into bins of equal module count;
-retention and Jaccard index are pooled over the neurons of a bin. Units are FFN neurons and key/value groups, counted by
-layer; the chance level of a Jaccard index is that of independent masks with the same counts in every layer.
+Fig. 3: modules are sorted by the mean rank drift (Eq. 1) of their neurons and divided into bins with equal numbers of
+modules. Retention and Jaccard index are pooled over the neurons of a bin. Units are FFN neurons and key/value groups.
+The chance level of a Jaccard index is that of independent masks that keep as many units in every layer.
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class Bins:
     names: list[str]
     """percentile range of each bin"""
     drift: Array
-    """(bins,) mean drift of the bin's modules"""
+    """(bins,) mean drift of the bin's neurons"""
     neurons: Array
-    """(bins,) neurons in the bin"""
+    """(bins,) number of neurons in the bin"""
     gprune: Array
     """(bins,) retention of the bin's neurons under GPrune"""
     base: Array
@@ -35,13 +35,13 @@ class Bins:
     jaccard: Array
     """(bins,) neurons kept by both over neurons kept by either, or NaN if neither keeps any"""
     chance: Array
-    """(bins,) Jaccard expected of two independent masks with these retentions"""
+    """(bins,) expected Jaccard index of two independent masks with these retentions"""
     shares: Array
-    """(4, bins) percent of the bin's neurons kept by both, only by GPrune, only by the base, by neither"""
+    """(4, bins) percent of the bin's neurons kept by both, only by GPrune, only by the baseline, by neither"""
 
 
 def module_bins(drift: Array, partition: Partition, bins: int) -> Array:
-    """Return (modules,) int64 drift bin of every module, 0 = most stable.
+    """Return the (modules,) int64 drift bin of every module; bin 0 has the most stable modules.
 
     `drift` is (layers, neurons), Eq. 1. The numbers of modules per bin differ by at most one. There are at most as many
     bins as modules.
@@ -49,44 +49,45 @@ def module_bins(drift: Array, partition: Partition, bins: int) -> Array:
     labels = partition.global_labels.ravel()
     means = module_means(drift.ravel(), labels, partition.modules)
     order = np.argsort(means, kind="stable")
-    chosen = np.empty(len(order), dtype=np.int64)
-    for index, part in enumerate(np.array_split(order, min(bins, len(order)))):
-        chosen[part] = index
-    return chosen
+    bin_of_module = np.empty(len(order), dtype=np.int64)
+    for index, modules in enumerate(np.array_split(order, min(bins, len(order)))):
+        bin_of_module[modules] = index
+    return bin_of_module
 
 
 def compare(drift: Array, partition: Partition, gprune_masks: PruningMasks, base: PruningMasks, bins: int) -> Bins:
-    """Compute retention, Jaccard index and its chance level of two methods in bins of module drift.
+    """Compare the masks of two methods in bins of modules by drift.
 
-    `drift` is (layers, neurons), Eq. 1; `bins` is reduced to the number of modules.
+    `drift` is (layers, neurons), Eq. 1. With fewer modules than `bins`, there is one bin per module.
     """
     bin_of_module = module_bins(drift, partition, bins)
-    number = int(bin_of_module.max()) + 1
+    bin_count = int(bin_of_module.max()) + 1
     bin_of_neuron = bin_of_module[partition.global_labels].ravel()
     first, second = gprune_masks.ffn.ravel(), base.ffn.ravel()
-    retained, base_kept, shared, either = (
-        module_means(mask, bin_of_neuron, number) for mask in (first, second, first & second, first | second)
+    # shares of the neurons of each bin
+    gprune_kept, base_kept, both, either = (
+        module_means(mask, bin_of_neuron, bin_count) for mask in (first, second, first & second, first | second)
     )
     return Bins(
-        names=bin_names(number),
-        drift=module_means(drift.ravel(), bin_of_neuron, number),
-        neurons=np.bincount(bin_of_neuron, minlength=number),
-        gprune=retained,
+        names=bin_names(bin_count),
+        drift=module_means(drift.ravel(), bin_of_neuron, bin_count),
+        neurons=np.bincount(bin_of_neuron, minlength=bin_count),
+        gprune=gprune_kept,
         base=base_kept,
-        jaccard=_ratio(shared, either),
-        chance=chance_jaccard(retained, base_kept),
-        shares=100.0 * np.stack([shared, retained - shared, base_kept - shared, 1.0 - either]),
+        jaccard=_ratio(both, either),
+        chance=chance_jaccard(gprune_kept, base_kept),
+        shares=100.0 * np.stack([both, gprune_kept - both, base_kept - both, 1.0 - either]),
     )
 
 
 def chance_jaccard(first: Array, second: Array) -> Array:
-    """Return the Jaccard index of two independent masks: r1 r2 / (r1 + r2 - r1 r2)."""
+    """Return the expected Jaccard index of independent masks with retentions r1 and r2: r1 r2 / (r1 + r2 - r1 r2)."""
     product = first * second
     return _ratio(product, first + second - product)
 
 
-def _ratio(above: Array, below: Array) -> Array:
-    return np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below > 0)
+def _ratio(numerator: Array, denominator: Array) -> Array:
+    return np.divide(numerator, denominator, out=np.full(np.shape(numerator), np.nan), where=denominator > 0)
 
 
 def bin_names(number: int) -> list[str]:
@@ -120,7 +121,7 @@ def layer_retention(masks: PruningMasks) -> tuple[Array, Array]:
 
 
 def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
-    """Return a table of the retained fractions of every layer for every method."""
+    """Return a table with one row per layer: the retention of neurons and of key/value groups by method."""
     columns: dict[str, Array] = {}
     for name, mask in masks.items():
         columns[f"neurons, {name}"], columns[f"key/value groups, {name}"] = layer_retention(mask)
@@ -128,13 +129,13 @@ def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
 
 
 def pooled_retention(result: Bins) -> tuple[float, float]:
-    """Return the retained fraction of all FFN neurons under GPrune and under the baseline."""
+    """Return the retention of all FFN neurons under GPrune and under the baseline."""
     gprune, base = (float(np.average(retained, weights=result.neurons)) for retained in (result.gprune, result.base))
     return gprune, base
 
 
 def bin_changes(result: Bins) -> tuple[float, float]:
-    """Return the retention of GPrune minus that of the baseline in the most unstable bin and pooled in the others."""
+    """Return the retention of GPrune minus that of the baseline: in the most unstable bin, and in all other bins."""
     change = result.gprune - result.base
     return float(change[-1]), float(np.average(change[:-1], weights=result.neurons[:-1]))
 
@@ -148,7 +149,7 @@ class Overlap:
     """Counts of the units of one kind that two masks keep."""
 
     units: int
-    """number of units of each layer"""
+    """number of units in every layer"""
     first: Array
     """(layers,) units that only the first keeps"""
     both: Array
@@ -168,25 +169,26 @@ class Overlap:
 
     @property
     def chance(self) -> float:
-        """Return the expected Jaccard index of independent masks with the same sizes in every layer."""
-        shared = self._expected.sum()
+        """Return the expected Jaccard index of independent masks that keep as many units in every layer."""
+        shared = self._expected_both.sum()
+        # the first mask keeps first + both units, the second mask second + both
         return _unit_ratio(shared, (self.first + self.second + 2 * self.both).sum() - shared)
 
     @property
-    def _expected(self) -> Array:
-        """Return (layers,) units that independent masks share on average."""
+    def _expected_both(self) -> Array:
+        """Return (layers,) units that independent masks both keep on average."""
         return (self.first + self.both) * (self.second + self.both) / self.units
 
 
 def count_shared(first: PruningMasks, second: PruningMasks, kind: str) -> Overlap:
-    """Compare two masks of one model, of NEURONS or GROUPS."""
+    """Count the units of one kind (NEURONS or GROUPS) that two masks of one model keep."""
     units, other_units = (masks.ffn if kind == NEURONS else masks.heads for masks in (first, second))
     layer_counts = [part.sum(axis=1) for part in (units & ~other_units, units & other_units, ~units & other_units)]
     return Overlap(units.shape[1], *layer_counts)
 
 
 def overlaps(first: PruningMasks, second: PruningMasks) -> dict[str, Overlap]:
-    """Compare two masks of one model, by kind of unit."""
+    """Count the units that two masks of one model keep, by kind of unit."""
     return {kind: count_shared(first, second, kind) for kind in (NEURONS, GROUPS)}
 
 
@@ -196,9 +198,9 @@ def share_changed(first: Array, second: Array) -> float:
 
 
 def flips_title(units: dict[str, Overlap]) -> str:
-    """Return a title about the units that change between kept and removed.
+    """Return a title that counts the units that change from kept to removed or back.
 
-    `units` is from `overlaps`, before and after.
+    `units` is the result of `overlaps` for the masks before and after.
     """
     neurons, groups = units[NEURONS], units[GROUPS]
     if not (neurons.changed or groups.changed):
@@ -212,7 +214,7 @@ def flips_title(units: dict[str, Overlap]) -> str:
 
 
 def flip_table(units: dict[str, Overlap]) -> pd.DataFrame:
-    """Return a table of the units that change between kept and removed, with one row per layer."""
+    """Return a table of the units that change from kept to removed or back, with one row per layer."""
     columns = {"layer": np.arange(len(units[NEURONS].both))}
     for kind, name in ((NEURONS, "neurons"), (GROUPS, "key/value groups")):
         columns[f"{name}, kept → removed"] = units[kind].first
@@ -220,5 +222,5 @@ def flip_table(units: dict[str, Overlap]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _unit_ratio(above: float, below: float) -> float:
-    return float(above / below) if below else float("nan")
+def _unit_ratio(numerator: float, denominator: float) -> float:
+    return float(numerator / denominator) if denominator else float("nan")

@@ -1,7 +1,7 @@
 """Summarize the rank drift of neurons between calibration texts, with its resampling control.
 
 Fig. 1a and Eq. 1 (section 3.1): distributions of the rank drift as shares of neurons in bins, so that a chart of
-352,256 neurons needs a hundred numbers.
+352,256 neurons (LLaMA-2-7B) needs only a hundred numbers.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Distribution:
     """One curve of the drift histogram."""
 
     name: str
-    """compared scores"""
+    """name of the curve: the two sets of scores that are compared"""
     shares: Array
     """(bins,) percent of all neurons in each bin"""
     median: float
@@ -28,7 +28,7 @@ class Distribution:
 
 
 CROSS, HALVES, FLOOR_PRIMARY, FLOOR_AUXILIARY = "A | B", "half A | half B", "A resampled", "B resampled"
-"""names of the four curves, in the order of `distributions`"""
+"""names of the four curves, in the order of `distributions`; each compares the scores of two texts or parts of texts"""
 
 
 def shares(values: Array, bins: int) -> Array:
@@ -38,9 +38,9 @@ def shares(values: Array, bins: int) -> Array:
 
 
 def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list[Distribution]:
-    """Return the distributions of the drift between texts, between halves, and of two resampling controls.
+    """Return the distributions of the drift between A and B, between their halves, and of two resampling controls.
 
-    `layer` is None for all layers together.
+    A resampling control compares two halves of one text. `layer` is None for all layers together.
     """
     sources = (
         (CROSS, drift.magnitude, drift.correlation),
@@ -50,18 +50,18 @@ def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list
     )
     layers = slice(None) if layer is None else slice(layer, layer + 1)
     return [
-        Distribution(name, shares(values[layers], bins), float(np.median(values[layers])), middle(rho[layers]))
+        Distribution(name, shares(values[layers], bins), float(np.median(values[layers])), finite_median(rho[layers]))
         for name, values, rho in sources
     ]
 
 
-def beyond(curve: Distribution) -> Array:
-    """Return the (bins + 1,) percent of neurons with a drift of at least each edge of the bins."""
+def survival(curve: Distribution) -> Array:
+    """Return the (bins + 1,) percent of neurons whose drift is at least as large as each edge of the bins."""
     remaining: Array = 100.0 - np.concatenate([[0.0], np.cumsum(curve.shares)])
     return np.maximum(remaining, 0.0)
 
 
-def middle(values: Array) -> float:
+def finite_median(values: Array) -> float:
     """Return the median of the finite values, or NaN if there are none."""
     finite = np.asarray(values)[np.isfinite(values)]
     return float(np.median(finite)) if finite.size else float("nan")
@@ -103,14 +103,17 @@ def scaled_ranks(scores: Array) -> Array:
 def joint_ranks(primary: Array, auxiliary: Array, bins: int) -> Array:
     """Return (bins, bins) counts of a layer's neurons by rank on A (column) and on B (row), in ascending order.
 
-    Scores are (neurons,).
+    The arguments are the (neurons,) scores on A and B.
     """
     histogram, _, _ = np.histogram2d(scaled_ranks(auxiliary), scaled_ranks(primary), bins=bins, range=[[0, 1], [0, 1]])
     return histogram
 
 
 def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, count: int) -> pd.DataFrame:
-    """Return a table of at most `count` neurons of all layers by falling drift; ties by layer and neuron."""
+    """Return a table of the `count` neurons of all layers with the largest drift, or of all neurons if there are fewer.
+
+    The largest drift is first; ties are in ascending order of layer and neuron.
+    """
     layers, neurons = drift.magnitude.shape
     flat = drift.magnitude.ravel()
     order = _find_largest(flat, min(count, flat.size))
@@ -133,7 +136,8 @@ def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, c
 
 
 def _find_largest(values: Array, count: int) -> Array:
-    """Return the indices of the `count` largest values in falling order; ties by rising index."""
+    """Return the indices of the `count` largest values in descending order; ties in ascending order of index."""
+    # all values not below the count-th largest, which can be more than `count` at a tie
     candidates = np.flatnonzero(values >= np.partition(values, len(values) - count)[len(values) - count])
     ordered = candidates[np.lexsort((candidates, -values[candidates]))]
     return ordered[:count]
@@ -145,7 +149,7 @@ class Movers:
 
     layer: int
     neurons: Array
-    """(count,) int64 indices by falling drift; ties by index"""
+    """(count,) int64 indices, largest drift first; ties in ascending order"""
     first: Array
     """(count,) rank on A, from 0 (least important of the layer) to 1 (most)"""
     second: Array
@@ -153,7 +157,7 @@ class Movers:
     median: float
     """median drift of all neurons of the layer"""
     width: int
-    """number of neurons of the layer"""
+    """number of all neurons of the layer"""
 
     def table(self) -> pd.DataFrame:
         """Return a table with one row per neuron."""
@@ -168,7 +172,7 @@ class Movers:
         )
 
 
-def unstable_layer(drift: RankDrift) -> int:
+def least_stable_layer(drift: RankDrift) -> int:
     """Return the layer with the largest median drift; the first one at a tie."""
     return int(np.median(drift.magnitude, axis=1).argmax())
 
@@ -176,7 +180,10 @@ def unstable_layer(drift: RankDrift) -> int:
 def movers(
     drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, layer: int, count: int = 20, among: int | None = None
 ) -> Movers:
-    """Return at most `count` neurons of a layer by falling drift; neuron `among` replaces the last if not included."""
+    """Return the `count` neurons of a layer with the largest drift, or all neurons if there are fewer.
+
+    If neuron `among` is not one of them, it replaces the last.
+    """
     magnitude = drift.magnitude[layer]
     order = np.argsort(-magnitude, kind="stable")[:count]
     if among is not None and among not in order:

@@ -1,6 +1,6 @@
 """Details of one neuron, module or layer on each text.
 
-Ranks are scaled to the range from 0 (least important of the layer) to 1 (most important); equal scores share their
+Ranks are scaled to the range from 0 (least important of the layer) to 1 (most important); equal scores have the same
 rank.
 """
 
@@ -19,27 +19,30 @@ from gprune.system.errors import SettingsError
 from gprune.system.safe_parsing import quote
 
 _WORDS = re.compile(r"(layer|module|neuron)\s*(?:no\.?|number|#)?\s*([0-9]+)")
-_SHORT = re.compile(r"(?:[lmn]\s*[0-9]+[\s/,:.·]*)+")
-_LETTER = re.compile(r"([lmn])\s*([0-9]+)")
-_LETTERS = {"l": "layer", "m": "module", "n": "neuron"}
+"""`layer 5`, `neuron no. 688`"""
+_ABBREVIATED = re.compile(r"(?:[lmn]\s*[0-9]+[\s/,:.·]*)+")
+"""a whole search text of abbreviations: `l5n688`, `L2 M3`"""
+_ABBREVIATION = re.compile(r"([lmn])\s*([0-9]+)")
+_KINDS = {"l": "layer", "m": "module", "n": "neuron"}
 _PAIR = re.compile(r"([0-9]+)\s*[/,:.\s]\s*([0-9]+)")
+"""layer and neuron: `5/688`"""
 ShardScores = Callable[[Sequence[int]], Array]
-"""indices of shards -> (neurons,) scores of a layer"""
+"""function of the indices of some shards that returns the (neurons,) scores of a layer on them"""
 EXAMPLES = "layer 5 neuron 688, L5N688, 5/688, or module 3 of layer 2"
 
 
 @dataclass(frozen=True, slots=True)
 class LayerRanks:
-    """Ranks of the neurons of a layer on one text and on halves of it."""
+    """Ranks of the neurons of a layer on one text, with their range over halves of the text."""
 
     score: Array
     """(neurons,) importance scores"""
     rank: Array
-    """(neurons,) from 0 to 1"""
+    """(neurons,) ranks on the whole text, from 0 to 1"""
     low: Array
     """(neurons,) lowest rank on a half of the text; `rank` if halves cannot be scored"""
     high: Array
-    """(neurons,) highest rank on a half of the text"""
+    """(neurons,) highest rank on a half of the text; `rank` if halves cannot be scored"""
 
 
 def parse_unit(text: str) -> dict[str, int]:
@@ -49,20 +52,21 @@ def parse_unit(text: str) -> dict[str, int]:
     """
     line = " ".join(text.lower().split())
     named_numbers = [(kind, int(number)) for kind, number in _WORDS.findall(line)]
-    if _SHORT.fullmatch(line):
-        named_numbers = [(_LETTERS[letter], int(number)) for letter, number in _LETTER.findall(line)]
+    if _ABBREVIATED.fullmatch(line):
+        named_numbers = [(_KINDS[letter], int(number)) for letter, number in _ABBREVIATION.findall(line)]
     elif not named_numbers and (pair := _PAIR.fullmatch(line)):
         named_numbers = [("layer", int(pair[1])), ("neuron", int(pair[2]))]
     numbers = dict(named_numbers)
     if "layer" not in numbers or len(numbers) < len(named_numbers):
-        raise SettingsError(f"{quote(text)} names no layer, module or neuron: type as {EXAMPLES}")
+        raise SettingsError(f"{quote(text)} names no layer, module or neuron: type, for example, {EXAMPLES}")
     return numbers
 
 
 def rank_layer(score: Array, score_shards: ShardScores | None, shards: int) -> LayerRanks:
     """Return the ranks of a layer's (neurons,) scores and their range over halves of the text.
 
-    The halves are all sets of cyclically consecutive shards. `score_shards` is None if shards cannot be scored.
+    A half is a set of cyclically consecutive shards, one for each start position. `score_shards` is None if shards
+    cannot be scored; the range is then the rank itself.
     """
     rank = scaled_ranks(score)
     if score_shards is None:
@@ -74,7 +78,10 @@ def rank_layer(score: Array, score_shards: ShardScores | None, shards: int) -> L
 
 
 def percentile(value: float, among: Array) -> float:
-    """Return the share of the other values in `among` below `value`, with ties counted half; 0 if there are none."""
+    """Return the share of the other values that are below `value`, with ties counted half; 0 if there are no others.
+
+    `among` are all values, including `value` itself.
+    """
     count = len(among) - 1
     if count < 1:
         return 0.0
@@ -90,7 +97,8 @@ def module_table(
 ) -> pd.DataFrame:
     """Return a table with one row per module of a layer: statistics, RASA's decision, and retention by method.
 
-    `masks` has (neurons,) bool masks of the layer by method label.
+    `masks` has the (neurons,) bool masks of the layer by method label. Columns of `statistics` and `adapted` are left
+    out if they are None.
     """
     labels, count = np.asarray(partition.labels[layer]), int(partition.counts[layer])
     rows = slice(int(partition.offsets[layer]), int(partition.offsets[layer]) + count)
@@ -111,13 +119,13 @@ def module_table(
 
 
 def decision(adapted: AdaptedScores, module: int) -> str:
-    """Return the label of RASA's decision on a module, numbered over all layers."""
+    """Return the label of RASA's decision on a module; `module` is its index over all layers."""
     return OUTCOMES[thresholds.groups(adapted)[module]]
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One of a neuron's strongest activations with its context."""
+    """One of a neuron's largest activations, with the tokens around it."""
 
     sequence: int
     """index of the sequence in the calibration set"""
@@ -126,9 +134,9 @@ class Activation:
     value: float
     """signed activation"""
     ids: tuple[int, ...]
-    """token ids of the context"""
+    """ids of the token and of those around it"""
     at: int
-    """index of the token in `ids`"""
+    """index of the token itself in `ids`"""
 
 
 def strongest(record: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int) -> Sequence[Activation]:

@@ -1,8 +1,8 @@
 """Compare two masks of one model within every module.
 
-The masks are of two methods at one budget, or of one method with the scores of two texts. Two masks may keep the same
-number of neurons of a module but different ones, so both the change of retention and the share of neurons with
-different decisions are reported.
+The masks come from two methods at one budget, or from one method with the scores of two texts. Two masks may keep
+different neurons of a module, but the same number. Both the change of retention and the share of neurons with different
+decisions are therefore reported.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Atlas:
     """Comparison of two masks of one model by module, in the order of layer and label."""
 
     layer: Array
-    """(modules,) int64"""
+    """(modules,) int64 layer of each module"""
     module: Array
-    """(modules,) int64, within its layer"""
+    """(modules,) int64 label of each module within its layer"""
     size: Array
     """(modules,) neurons"""
     first: Array
@@ -37,12 +37,12 @@ class Atlas:
 
     @property
     def change(self) -> Array:
-        """Return (modules,) retention under the first masks minus that under the second."""
+        """Return (modules,) retention under the first mask minus that under the second."""
         return self.first - self.second
 
     @property
     def largest(self) -> int:
-        """Return the module with the largest change; the first one at a tie."""
+        """Return the index of the module with the largest absolute change of retention; the first one at a tie."""
         return int(np.abs(self.change).argmax())
 
 
@@ -67,7 +67,10 @@ def compare_modules(partition: Partition, first: PruningMasks, second: PruningMa
 
 
 def module_columns(partition: Partition, drift: Array) -> Array:
-    """Return (modules,) int64 column of each module: its rank in the layer by mean drift."""
+    """Return the (modules,) int64 column of each module in a grid with one row per layer.
+
+    The modules of a layer are in ascending order of mean drift; `drift` is (layers, neurons).
+    """
     layer = partition.module_layer
     means = module_means(drift.ravel(), partition.global_labels.ravel(), partition.modules)
     order = np.lexsort((means, layer))
@@ -77,14 +80,20 @@ def module_columns(partition: Partition, drift: Array) -> Array:
 
 
 def arrange_grid(atlas: Atlas, values: Array, column: Array) -> Array:
-    """Arrange (modules,) values as (layers, most modules of a layer) by `column`; NaN in empty cells."""
+    """Arrange (modules,) values as a grid with one row per layer and `column` as the column of each module.
+
+    The grid is as wide as the layer with the most modules; cells without a module are NaN.
+    """
     cells = np.full((int(atlas.layer.max()) + 1, int(column.max()) + 1), np.nan)
     cells[atlas.layer, column] = values
     return cells
 
 
 def atlas_table(atlas: Atlas, first: str, second: str, drift: Array | None = None) -> pd.DataFrame:
-    """Return a table with one row per module; `first` and `second` are labels, `drift` is the mean rank drift."""
+    """Return a table with one row per module.
+
+    `first` and `second` are labels of the two masks; `drift` (modules,) is the mean rank drift, if known.
+    """
     rows: dict[str, Array] = {
         "layer": atlas.layer,
         "module": atlas.module,
@@ -98,7 +107,10 @@ def atlas_table(atlas: Atlas, first: str, second: str, drift: Array | None = Non
 
 
 def group_table(masks: dict[str, PruningMasks], primary: UnitScores, auxiliary: UnitScores) -> pd.DataFrame:
-    """Return a table with one row per key/value group: scores and standard scores on both texts, and the masks."""
+    """Return a table with one row per key/value group: scores, standardized scores and masks.
+
+    `masks` are keyed by label; `primary` and `auxiliary` are the scores on A and B.
+    """
     layer, group = (part.ravel() for part in np.indices(primary.heads.shape))
     columns: dict[str, Array] = {"layer": layer, "group": group}
     for letter, scores in (("A", primary), ("B", auxiliary)):

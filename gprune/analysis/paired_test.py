@@ -1,6 +1,7 @@
 """Test differences of perplexity, paired by window.
 
-All methods are evaluated on the same windows, so the standard error is that of the windows' differences.
+All methods are evaluated on the same windows. A paired test therefore takes the standard error over the differences of
+the losses of each window.
 """
 
 import math
@@ -19,8 +20,11 @@ LEVEL = 0.95
 INTERVAL = f"{percent(LEVEL)} interval"
 """label of an interval"""
 BETTER, WORSE, NOISE = "better", "worse", "within noise"
-_EVEN = 0.1
-"""largest half interval in nats for which the interval of the ratio is nearly symmetric (within a tenth)"""
+_SYMMETRIC_LIMIT = 0.1
+"""largest half interval in nats for which the interval of the ratio of perplexities is written as ±
+
+Up to it, both ends are about equally far from the ratio: exp(0.1) - 1 and 1 - exp(-0.1) differ by a tenth.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,12 @@ class Measurement:
 
     @property
     def margin(self) -> float:
-        """Return half the interval of the perplexity over its windows, or NaN if unknown."""
+        """Return half the width of the confidence interval of the perplexity over its windows, or NaN if unknown."""
         return half_interval(self.standard_error, self.windows - 1)
 
     @property
-    def windows_read(self) -> str:
-        """Return a description of the windows, which is equal for comparable perplexities."""
+    def window_label(self) -> str:
+        """Return the number and length of the windows as text; perplexities are comparable if it is equal."""
         return f"{self.windows} windows of {self.length} tokens"
 
 
@@ -73,7 +77,7 @@ class Difference:
     nats_error: float
     """standard error of `nats`; infinite if unknown"""
     paired: bool
-    """whether both use the same windows, so that the error is that of the windows' differences"""
+    """whether both use the same windows, so that the error is computed from the difference of each window"""
     freedom: float = math.inf
     """degrees of freedom of the error: n - 1 for a mean over n windows"""
 
@@ -90,17 +94,20 @@ class Difference:
 
     @property
     def nats_margin(self) -> float:
-        """Return half the interval of the difference in nats per token, or NaN if the error is unknown."""
+        """Return half the width of the confidence interval of `nats`, or NaN if the error is unknown."""
         return half_interval(self.nats_error, self.freedom)
 
     @property
     def margin(self) -> float:
-        """Return half the interval of the change (delta method), or NaN if unknown."""
+        """Return half the width of the confidence interval of the change (delta method), or NaN if unknown."""
         return (1.0 + self.change) * self.nats_margin if np.isfinite(self.change) else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the ends of the interval of the change, transformed from the interval of `nats`; NaN if unknown."""
+        """Return the ends of the confidence interval of the change; NaN if unknown.
+
+        They are the ends of the interval of `nats`, transformed to relative changes of perplexity.
+        """
         with np.errstate(over="ignore"):
             low, high = np.expm1([self.nats - self.nats_margin, self.nats + self.nats_margin])
         return float(low), float(high)
@@ -117,15 +124,15 @@ class Difference:
 
 
 def half_interval(error: float, freedom: float) -> float:
-    """Return half the interval of a mean: the t quantile times its standard error.
+    """Return half the width of the confidence interval of a mean: the t quantile times its standard error.
 
     NaN if the error is not finite or there are no degrees of freedom, for example with one window.
     """
-    return error * _quantile(freedom) if math.isfinite(error) and freedom > 0 else float("nan")
+    return error * _t_quantile(freedom) if math.isfinite(error) and freedom > 0 else float("nan")
 
 
 @lru_cache(maxsize=1024)
-def _quantile(freedom: float) -> float:
+def _t_quantile(freedom: float) -> float:
     # scipy.special is faster to import than scipy.stats
     from scipy.special import ndtri, stdtrit
 
@@ -136,6 +143,7 @@ def _quantile(freedom: float) -> float:
 def joint_freedom(errors: Sequence[float], freedoms: Sequence[float]) -> float:
     """Return the degrees of freedom of independent errors added in quadrature (Welch-Satterthwaite)."""
     variances = [(error**2, freedom) for error, freedom in zip(errors, freedoms, strict=True) if error > 0]
+    # the formula needs at least one error above 0, and only finite errors with degrees of freedom
     if not variances or not all(math.isfinite(variance) and freedom > 0 for variance, freedom in variances):
         return max(freedoms)
     return sum(variance for variance, _ in variances) ** 2 / sum(
@@ -144,11 +152,12 @@ def joint_freedom(errors: Sequence[float], freedoms: Sequence[float]) -> float:
 
 
 def same_windows(first: Measurement, second: Measurement) -> bool:
-    """Return True if two perplexities use the same windows and the loss of each window is known."""
-    if (first.text, first.windows_read) != (second.text, second.windows_read):
+    """Return True if two perplexities use the same windows of one text and the loss of each window is known."""
+    if (first.text, first.window_label) != (second.text, second.window_label):
         return False
     if not len(first.losses) == len(second.losses) == first.windows:
         return False
+    # without a fingerprint of the text, only measurements of one run are known to use the same text
     same_source = bool(first.content) or first.run == second.run
     return same_source and first.content == second.content
 
@@ -156,8 +165,8 @@ def same_windows(first: Measurement, second: Measurement) -> bool:
 def difference(first: Measurement, second: Measurement) -> Difference:
     """Return the mean loss of the first minus that of the second, with its standard error.
 
-    The error is that of the mean of the windows' differences if the windows are the same, else both standard errors are
-    added in quadrature.
+    If both use the same windows, the error is the standard error of the mean over the differences of each window. Else
+    both standard errors are added in quadrature.
     """
     if same_windows(first, second):
         return over_windows(first.losses, second.losses)
@@ -165,24 +174,25 @@ def difference(first: Measurement, second: Measurement) -> Difference:
     errors = np.array([first.standard_error, second.standard_error])
     with np.errstate(invalid="ignore"):
         first_log, second_log = np.log(values)
-        logs = errors / values
-        error, nats = float(np.hypot(*logs)), float(first_log - second_log)
-    freedom = joint_freedom(logs.tolist(), (first.windows - 1, second.windows - 1))
+        # standard errors of the logarithms, by the delta method
+        log_errors = errors / values
+        error, nats = float(np.hypot(*log_errors)), float(first_log - second_log)
+    freedom = joint_freedom(log_errors.tolist(), (first.windows - 1, second.windows - 1))
     return Difference(nats, error if np.isfinite(error) else np.inf, False, freedom)
 
 
 def over_windows(first: Array, second: Array) -> Difference:
     """Return the mean difference of (windows,) losses in nats per token; the error is infinite for one window."""
     differences = first - second
-    return Difference(float(differences.mean()), _error(differences), True, len(differences) - 1)
+    return Difference(float(differences.mean()), _sem(differences), True, len(differences) - 1)
 
 
 def why_unpaired(first: Measurement, second: Measurement) -> str:
     """Return the reason why two perplexities cannot be paired; empty if they can."""
     if same_windows(first, second):
         return ""
-    if first.windows_read != second.windows_read:
-        return f"{first.windows_read} against {second.windows_read}"
+    if first.window_label != second.window_label:
+        return f"{first.window_label} against {second.window_label}"
     if not len(first.losses) == len(second.losses) == first.windows:
         return "the losses of single windows are not known"
     return "another text of this name, or another tokenizer"
@@ -200,6 +210,7 @@ def difference_over_seeds(first: Mapping[int, Measurement], second: Mapping[int,
         pairs = [(first[seed], second[seed]) for seed in first if seed in second]
     if not pairs:
         return "no seed in common" if first and second else "not measured"
+    # the windows must be the same within each pair and over all seeds
     reason = next(filter(None, (why_unpaired(*pair) for pair in pairs)), "")
     reason = reason or next(filter(None, (why_unpaired(pairs[0][0], cell) for cell, _ in pairs)), "")
     if reason:
@@ -211,16 +222,19 @@ def difference_over_seeds(first: Mapping[int, Measurement], second: Mapping[int,
 def over_seeds_and_windows(differences: Array) -> Difference:
     """Return the mean of (seeds, windows) loss differences on windows that all seeds share.
 
-    The standard errors over windows (of the seeds' mean) and over seeds are added in quadrature; for one seed only the
-    former is used.
+    The standard error over windows (of the means over seeds) and that over seeds (of the means over windows) are added
+    in quadrature. With one seed, only the former is used.
     """
-    errors = (_error(differences.mean(axis=0)), _error(differences.mean(axis=1)) if len(differences) > 1 else 0.0)
+    errors = (_sem(differences.mean(axis=0)), _sem(differences.mean(axis=1)) if len(differences) > 1 else 0.0)
     freedom = joint_freedom(errors, (differences.shape[1] - 1, len(differences) - 1))
     return Difference(float(differences.mean()), math.hypot(*errors), True, freedom)
 
 
 def in_percent(difference: Difference) -> str:
-    """Format a difference as the change of perplexity with its interval: `−3.1 ± 0.4%`, or with both ends."""
+    """Format a difference as the relative change of perplexity with its interval.
+
+    For example `−3.1 ± 0.4%`, or `+158.6% (+5.8 to +532.2%)` if the interval is asymmetric.
+    """
     interval = interval_in_percent(difference, 1)
     if not interval.startswith("±"):
         return f"{format_signed(difference.change, '.1%')} {interval}".strip()
@@ -230,11 +244,13 @@ def in_percent(difference: Difference) -> str:
 def interval_in_percent(difference: Difference, digits: int) -> str:
     """Format the interval of a change of perplexity: `± 0.4%`, or `(+5.8 to +532.2%)` if it is asymmetric.
 
-    For an asymmetric interval, ± could include 0 although the interval does not. Empty if unknown.
+    An asymmetric interval is not written as ±, which could include 0 although the interval does not. The result is
+    empty if the interval is unknown.
     """
     if not np.isfinite(difference.margin):
         return ""
-    if difference.nats_margin <= _EVEN and difference.close == (abs(difference.change) <= difference.margin):
+    # ± is written only if it includes 0 exactly when the interval of the test does
+    if difference.nats_margin <= _SYMMETRIC_LIMIT and difference.close == (abs(difference.change) <= difference.margin):
         return f"± {percent(difference.margin, digits)}"
     low, high = (format_signed(100 * end, f".{digits}f") for end in difference.interval)
     return f"({low} to {high}%)"
@@ -243,13 +259,14 @@ def interval_in_percent(difference: Difference, digits: int) -> str:
 def over_texts(differences: Sequence[Difference]) -> Difference:
     """Return the mean of differences over texts with equal weights.
 
-    Its error is the mean of their errors, because the effect of a seed may be the same on all texts.
+    The errors of the texts are averaged and not added in quadrature, because they may be fully correlated: a seed can
+    change the loss on all texts in the same way.
     """
     nats = float(np.mean([item.nats for item in differences]))
     error = float(np.mean([item.nats_error for item in differences]))
     return Difference(nats, error, all(item.paired for item in differences), min(item.freedom for item in differences))
 
 
-def _error(values: Array) -> float:
-    """Return the standard error of a mean; infinity for one value."""
+def _sem(values: Array) -> float:
+    """Return the standard error of the mean of values; infinity for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("inf")

@@ -1,6 +1,6 @@
-"""Published numbers of the paper, which are displayed next to a run with the same setting.
+"""Published results of the paper, which the app displays next to a run with the same setting.
 
-Every claim states the model, texts and metric of its setting. The numbers come from `gprune.data.published`.
+Every result states the model, texts and metric of its setting. The numbers come from `gprune.data.published`.
 """
 
 from dataclasses import dataclass
@@ -22,26 +22,28 @@ class Published:
     """A published result."""
 
     claim: str
-    """result with its numbers"""
+    """the result with its numbers, as a phrase"""
     setting: str
     """model, texts, metric and retention"""
     model: str
-    """model name as it appears in folders and hub names, lower case"""
+    """model name as in the names of folders and hub models, in lower case"""
     metric: str
-    """base metric"""
+    """name of the base metric"""
 
 
 def _look_up(table: str, variant: str, name: str, method: str | None = None) -> float:
+    """Return the value `name` of the first row of a published table with this variant, and method if it is not None."""
     rows = published.table(table, MODEL)
     return next(row.values[name] for row in rows if row.variant == variant and method in (None, row.method))
 
 
-def _build_claim(words: str, setting: str, metric: str = "flap") -> Published:
-    return Published(words, f"{MODEL}, {setting}", "llama-2-7b", metric)
+def _build_claim(claim: str, setting: str, metric: str = "flap") -> Published:
+    return Published(claim, f"{MODEL}, {setting}", "llama-2-7b", metric)
 
 
 def _build_jaccard_claim() -> Published:
     stable, unstable = (_look_up("figure-3b", variant, "jaccard") for variant in (STABLE, UNSTABLE))
+    # the share of neurons that two independent masks with these retentions both keep
     shared = _FLAP * _GPRUNE
     chance = shared / (_FLAP + _GPRUNE - shared)
     return _build_claim(
@@ -50,6 +52,7 @@ def _build_jaccard_claim() -> Published:
     )
 
 
+# retentions in the most unstable bin
 _FLAP, _GPRUNE = (_look_up("figure-3a", UNSTABLE, "kept", method) for method in ("flap", "gprune:flap"))
 DRIFT = _build_claim(
     f"a median rank correlation of {_look_up('figure-1a', SWAPPED, 'rank_correlation'):.2f} when the text changes, "
@@ -72,7 +75,10 @@ JACCARD = _build_jaccard_claim()
 
 
 def substitution() -> pd.DataFrame:
-    """Return the published module agreement after a text is replaced (appendix): mean and deviation over 32 layers."""
+    """Return the published module agreement after a text is replaced (appendix).
+
+    The values are mean and standard deviation (s.d.) over 32 layers.
+    """
     rows = [
         {
             "comparison": row.variant.replace("-", "–").replace(" vs ", " against "),

@@ -1,4 +1,4 @@
-"""Gain by recovery (further training) of pruned models, with the same steps and texts for each method.
+"""Gain by recovery (training after pruning), with the same steps and texts for each method.
 
 A recovered model is compared with the same method before recovery and with other recovered models, but not with other
 methods without recovery.
@@ -36,7 +36,7 @@ class Recovered:
 
 
 def recoveries_on(recoveries: list[Recovered], text: str) -> list[Recovered]:
-    """Return the methods on a text by rising perplexity after recovery."""
+    """Return the recoveries measured on a text, in ascending order of perplexity after recovery."""
     return sorted((item for item in recoveries if item.text == text), key=lambda item: item.after.perplexity)
 
 

@@ -6,12 +6,13 @@ from gprune.records import Array, LearnedScales
 
 
 def scale_histogram(scales: LearnedScales, bins: int = 40) -> tuple[Array, Array, Array]:
-    """Count the factors of the kept units of every layer.
+    """Count the learned scales of the kept units of every layer in equal bins.
 
     Returns:
         (bins + 1,) edges, the same for all layers, and (layers, bins) counts of neurons and of key/value groups.
     """
-    factors = np.concatenate([part[part != 0] for part in (scales.ffn, scales.heads)])
-    edges = np.histogram_bin_edges(factors, bins)
+    # the scale of a removed unit is 0
+    kept_scales = np.concatenate([part[part != 0] for part in (scales.ffn, scales.heads)])
+    edges = np.histogram_bin_edges(kept_scales, bins)
     histograms = [[np.histogram(row[row != 0], edges)[0] for row in part] for part in (scales.ffn, scales.heads)]
     return edges, np.stack(histograms[0]), np.stack(histograms[1])

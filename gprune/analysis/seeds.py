@@ -8,8 +8,8 @@ import numpy as np
 
 MEASURED = ("retention", "perplexity", "accuracy")
 """parts of a run's result that are summarized"""
-_NO_MEASURE = ("samples", "chance", "version")
-"""properties of a task in an accuracy, which have no mean over seeds"""
+_TASK_PROPERTIES = ("samples", "chance", "version")
+"""entries of an accuracy that describe the task, so that they are not averaged over seeds"""
 
 
 def summarize_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -23,8 +23,9 @@ def summarize_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _summarize_values(values: Sequence[Any]) -> dict[str, Any]:
+    """Summarize numbers, or nested mappings of numbers by key; empty if all numbers are None."""
     if all(isinstance(value, Mapping) for value in values):
-        names = dict.fromkeys(name for value in values for name in value if name not in _NO_MEASURE)
+        names = dict.fromkeys(name for value in values for name in value if name not in _TASK_PROPERTIES)
         inner = {name: _summarize_values([value[name] for value in values if name in value]) for name in names}
         return {name: value for name, value in inner.items() if value}
     numbers = [float(value) for value in values if value is not None]

@@ -1,7 +1,7 @@
 """Compare the speed of each model with the dense one, and compute the cost of padding.
 
-Tables of the measured inference speed (appendix, practical inference speedup), and the saved parameters that remain
-after every layer is padded to the widest, as required by standard model folders.
+The module builds the tables of the measured inference speed (appendix, practical inference speedup). It also counts the
+parameters of a model that is padded with zeros: a stock model folder requires all layers to be as wide as the widest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,12 +22,12 @@ PHASES = {
     "whole": "whole (prompt and new tokens, the paper's measure)",
 }
 _WITHOUT_BIASES = ("mistral", "qwen2")
-"""families without biases, whose models with repair biases are saved as llama"""
+"""families whose classes have no switch for biases; if a repair adds biases, their models are saved as llama"""
 
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """Sizes of a pruned model with every layer padded to the widest."""
+    """Sizes of a pruned model with every layer padded with zeros to the width of the widest."""
 
     neurons: int
     """FFN width of every layer"""
@@ -42,7 +42,7 @@ class Padding:
 
     @property
     def kept_saving(self) -> float:
-        """Return the share of the saved parameters that remains after padding, in [0, 1]."""
+        """Return the share of the parameters saved by pruning that is still saved after padding, in [0, 1]."""
         removed = self.dense - self.pruned
         return max(self.dense - self.padded, 0) / removed if removed > 0 else 0.0
 
@@ -50,8 +50,9 @@ class Padding:
 def speed_table(rows: Iterable[Mapping[str, Any]], phase: str) -> pd.DataFrame:
     """Return a table of tokens per second of one phase (prefill, decode or whole) in the order of measurement.
 
-    `rows` are those of a ``Throughput``. The columns are model, mode, parameters, tokens/s, low and high (quartiles
-    over the repetitions), ratio to the dense model, its interquartile range, memory in MiB, and the kind of memory.
+    `rows` are the rows of a ``Throughput``. The columns are model, mode, parameters, tokens/s, low and high (quartiles
+    over the repetitions), ratio to the dense model, ratio spread (its interquartile range), MiB (peak memory), and
+    memory (the kind of memory).
     """
     lines = []
     for row in rows:
@@ -81,24 +82,31 @@ def within_noise(ratio: float, spread: float) -> bool:
     return abs(ratio - 1) <= spread
 
 
-def ratio_words(ratio: float, spread: float) -> str:
+def format_ratio(ratio: float, spread: float) -> str:
     """Format a ratio with its interquartile range (IQR), and mark it if it is within noise."""
-    # the reference model has a ratio of exactly 1
+    # the reference model itself has a ratio of exactly 1 and a spread of 0
     noise = ", within noise" if spread > 0 and within_noise(ratio, spread) else ""
     return f"{ratio:.2f} (IQR {spread:.2f}){noise}"
 
 
 def _read_quartiles(row: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the quartiles of a row's tokens per second, from the IQR if the repetitions are not stored."""
+    """Return the lower and upper quartile of a row's tokens per second over the repetitions.
+
+    If the repetitions are not stored, the stored interquartile range is centred on the reported speed.
+    """
     middle, seconds = float(row["tokens_per_second"]), np.asarray(row.get("seconds", ()), dtype=float)
     if not seconds.size or not (seconds > 0).all():
         return middle - float(row["spread"]) / 2, middle + float(row["spread"]) / 2
+    # scaled so that the median of the repetitions becomes the reported speed
     low, median, high = np.quantile(1 / seconds, (0.25, 0.5, 0.75))
     return float(middle * low / median), float(middle * high / median)
 
 
 def published_speed() -> pd.DataFrame:
-    """Return a table of the published throughput of LLaMA2-7B at 50% retention, with size and ratio to dense."""
+    """Return a table of the published speed of LLaMA2-7B at 50% retention, with billions of parameters and the ratio.
+
+    The ratio is relative to the dense model.
+    """
     figures = published.table("speed")
     dense = next(figure.values["tokens_per_second"] for figure in figures if figure.method == DENSE)
     lines = [
@@ -116,27 +124,28 @@ def published_speed() -> pd.DataFrame:
 def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str) -> Padding | str:
     """Return the sizes of the padded export without loading a model, or the reason why they are not available.
 
-    `size` is the dense model's, `family` its model type such as llama. The reason is the predicate of a sentence about
-    the padded model.
+    `size` has the parameter counts of the dense model, and `family` is its model type, such as llama. The reason is the
+    predicate of a sentence whose subject is the padded model.
     """
     layout, llama_like = FAMILIES.get(dense_type(family)), family in ("llama", *_WITHOUT_BIASES)
-    if layout is None or layout.text:
+    if layout is None or layout.inner_types:
         return "is not made by padding. Use the pruned folder itself"
     if family == "qwen3" and model.biased:
         return f"has no place for the biases of {model.repaired_by}. Use the pruned folder itself"
     dense_biases = size.neuron_biases or size.missing_biases < 2 * shape.hidden * shape.layers
     if not llama_like and family != "qwen3" and (model.biased or dense_biases):
         return "may have more biases than the pruned one; the command that writes it reports them"
-    ordinary = "llama" if model.biased else family
+    stock_family = "llama" if model.biased else family
     neurons, most_groups = (int(units.sum(axis=1).max()) for units in (model.masks.ffn, model.masks.heads))
-    groups = _pad_groups(shape, most_groups, ordinary)
+    groups = _pad_groups(shape, most_groups, stock_family)
     groups = groups if layout.free_heads else shape.kv_heads
     ffn = np.tile(np.arange(shape.neurons) < neurons, (shape.layers, 1))
     heads = np.tile(np.arange(shape.kv_heads) < groups, (shape.layers, 1))
-    wider = replace(model, masks=replace(model.masks, ffn=ffn, heads=heads))
-    padded = wider.parameters(shape, size)
+    padded_model = replace(model, masks=replace(model.masks, ffn=ffn, heads=heads))
+    padded = padded_model.parameters(shape, size)
     if model.biased:
-        # llama's two switches add biases to all maps of attention or of the FFN
+        # llama's two switches add biases to all maps of attention and of the FFN: those of the output maps are counted
+        # already, so the query, key, value, gate and up maps are added, minus the biases that the model already has
         attention = shape.group_channels + 2 * shape.head_width - size.group_biases
         padded += shape.layers * (groups * attention + neurons * (2 - size.neuron_biases))
     return Padding(neurons, groups, size.parameters, model.parameters(shape, size), padded)
@@ -150,7 +159,7 @@ def _pad_groups(shape: ModelShape, minimum: int, family: str) -> int:
 
 
 def ratio_of(rows: Sequence[Mapping[str, Any]], method: str, phase: str = "decode") -> tuple[float, float]:
-    """Return the speed ratio of a method to the first model and its spread; NaN if not measured."""
+    """Return the ratio of a method's speed to that of the first model, and its spread (IQR); NaN if not measured."""
     for row in rows:
         if row["model"] == method and row["phase"] == phase:
             return float(row["ratio"]), float(row["ratio_spread"])

@@ -1,6 +1,6 @@
-"""Rows of a table of studies: means over seeds, ranks, changes and checks of equal budgets.
+"""Rows of a table that compares studies: means over seeds, ranks, changes and checks of equal budgets.
 
-Section 4 (ablations) and the appendix: rows differ in one setting and have the numbers of their runs. Published rows
+Section 4 (ablations) and the appendix: rows differ in one setting, and their numbers come from runs. Published numbers
 are not included.
 """
 
@@ -36,11 +36,11 @@ class StudyRow:
     """target retention, 1 for the dense model"""
     seed: int
     run: str = ""
-    """run of the numbers; empty if there is none"""
+    """name of the run with the numbers; empty if there is none"""
     values: dict[str, float] = field(default_factory=dict)
     """`ppl:<text>`, `accuracy` and `accuracy:<task>` in points, or the measures of a figure"""
     errors: dict[str, float] = field(default_factory=dict)
-    """standard errors, or deviations over layers in figures, if known"""
+    """standard errors of `values`, if known; for measures of figures, standard deviations over layers"""
     kept: float = float("nan")
     """actual retention, or NaN if unknown"""
     reason: str = ""
@@ -64,13 +64,16 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """Return its labels in one line; the label "yes" is replaced by the name of its column."""
+        """Return the labels in one line, or the method without labels.
+
+        The label "yes" is replaced by the name of its column.
+        """
         labels = (name if value == YES else value for name, value in self.labels.items())
         return " · ".join(label for label in labels if label) or self.method
 
     @property
     def block(self) -> str:
-        """Return the key of its block."""
+        """Return the key of the block of comparable rows that it belongs to."""
         return " · ".join(self.labels.get(name, "") for name in BLOCKS)
 
     @property
@@ -96,7 +99,7 @@ class Setting:
 
     @property
     def reason(self) -> str:
-        """Return the reasons for missing numbers, by seed if there are several; empty if none is missing."""
+        """Return the reasons for missing numbers, by seed if there are several; empty if no number is missing."""
         rows_without_numbers = [row for row in self.rows if row.reason]
         if len(self.rows) == 1:
             return rows_without_numbers[0].reason if rows_without_numbers else ""
@@ -116,15 +119,16 @@ class Setting:
         return float(np.mean(values)) if values else float("nan")
 
     def spread(self, column: str) -> float:
-        """Return the standard deviation over seeds (ddof 0); for one seed half the interval of the row.
+        """Return the standard deviation over seeds (ddof 0).
 
-        Measures of figures have the deviation over layers instead.
+        For one seed, return half the confidence interval of the row, or for a measure of a figure its standard
+        deviation over layers.
         """
         values = self.values(column)
         if len(values) == 1:
             row = next(row for row in self.filled if column in row.values)
             error = row.errors.get(column, math.nan)
-            # the degrees of freedom are unknown, because a row does not hold its number of windows
+            # infinite degrees of freedom, because a row does not record its number of windows
             return half_interval(error, math.inf) if is_ranked(column) else error
         return float(np.std(values)) if values else float("nan")
 
@@ -141,12 +145,15 @@ def settings(rows: Iterable[StudyRow], each_seed: bool = False) -> list[Setting]
 
 
 def keys(table: Iterable[Setting]) -> list[str]:
-    """Return the ids of a table's settings for addresses: method and retention, with a number if repeated."""
+    """Return an id for each setting of a table, for use in addresses: `method@retention`.
+
+    Repeated ids end in a number: `flap@0.5/2`.
+    """
     ids = list[str]()
     for setting in table:
         name = f"{setting.method}@{setting.retention:g}"
-        times = sum(key.split("/")[0] == name for key in ids)
-        ids.append(f"{name}/{times + 1}" if times else name)
+        repeats = sum(key.split("/")[0] == name for key in ids)
+        ids.append(f"{name}/{repeats + 1}" if repeats else name)
     return ids
 
 
@@ -166,7 +173,7 @@ def is_ranked(column: str) -> bool:
 
 
 def unfair_blocks(table: list[Setting]) -> dict[str, str]:
-    """Return the blocks without a winner and the reasons: pending rows or different budgets."""
+    """Return the reason of each block without a winner: pending rows or different budgets."""
     reasons = {}
     for block in dict.fromkeys(setting.block for setting in table):
         settings = [setting for setting in table if setting.block == block]
@@ -181,7 +188,10 @@ def unfair_blocks(table: list[Setting]) -> dict[str, str]:
 
 
 def rankings(table: list[Setting], column: str) -> list[dict[int, int]]:
-    """Rank the pruned settings of every fair block on a column; return ranks by index in the table."""
+    """Rank the pruned settings of every fair block on a column.
+
+    Returns one mapping per block: the rank by the index of the setting in `table`.
+    """
     unfair, sign = unfair_blocks(table), 1.0 if is_perplexity(column) else -1.0
     blocks: dict[str, dict[int, float]] = {}
     for index, setting in enumerate(table):
@@ -193,16 +203,18 @@ def rankings(table: list[Setting], column: str) -> list[dict[int, int]]:
 def _difference(first: Setting, second: Setting, column: str) -> Difference:
     """Return the loss of the first minus that of the second, paired over common seeds.
 
-    With one common seed, errors are added as if independent, because rows have no losses of windows.
+    The loss is the logarithm of a perplexity, or an accuracy with a negative sign. With at most one common seed, errors
+    are added in quadrature as if independent, because rows do not record the losses of windows.
     """
     sides = [{row.seed: row for row in setting.filled if column in row.values} for setting in (first, second)]
     shared = [seed for seed in sides[0] if seed in sides[1]]
-    log, ratio = (np.log, True) if is_perplexity(column) else (np.negative, False)
-    losses = [np.array([log(side[seed].values[column]) for seed in shared or side]) for side in sides]
+    loss_of, is_log = (np.log, True) if is_perplexity(column) else (np.negative, False)
+    losses = [np.array([loss_of(side[seed].values[column]) for seed in shared or side]) for side in sides]
     if len(shared) > 1:
         return over_windows(*losses)
     rows = [side[seed] for side in sides for seed in (shared or list(side))[:1]]
-    errors = [row.errors.get(column, math.inf) / (row.values[column] if ratio else 1.0) for row in rows]
+    # the error of a logarithm is the relative error
+    errors = [row.errors.get(column, math.inf) / (row.values[column] if is_log else 1.0) for row in rows]
     return Difference(float(losses[0].mean() - losses[1].mean()), math.hypot(*errors), False)
 
 
@@ -212,25 +224,28 @@ def mark_settings(table: list[Setting], column: str) -> dict[int, str]:
 
 
 def good_controls(table: list[Setting]) -> dict[str, list[str]]:
-    """Return the measures on which a control is at least as good as GPrune's best row of its block, by control."""
+    """Return for each control the measures on which it is not significantly worse than GPrune's best row of its block.
+
+    Controls without such a measure are left out.
+    """
     controls: dict[str, list[str]] = {}
     for column in filter(is_ranked, columns(table)):
         for ranks in rankings(table, column):
-            own_rows = [i for i in ranks if table[i].method.startswith("gprune:") and not table[i].control]
-            for index in ranks if own_rows else ():
-                if table[index].control and _difference(table[index], table[own_rows[0]], column).verdict != WORSE:
+            gprune_rows = [i for i in ranks if table[i].method.startswith("gprune:") and not table[i].control]
+            for index in ranks if gprune_rows else ():
+                if table[index].control and _difference(table[index], table[gprune_rows[0]], column).verdict != WORSE:
                     controls.setdefault(table[index].name, []).append(column)
     return controls
 
 
 def relative_change(setting: Setting, baseline: Setting, column: str) -> float:
-    """Return the change relative to the pinned setting: ratio minus 1 of perplexities, else the difference."""
+    """Return the change relative to the setting `baseline`: the ratio minus 1 of perplexities, else the difference."""
     value, reference = setting.mean(column), baseline.mean(column)
     return value / reference - 1.0 if is_perplexity(column) else value - reference
 
 
 def frame(rows: Iterable[StudyRow]) -> pd.DataFrame:
-    """Return rows as a frame for gprune.analysis.tables, without controls and empty rows."""
+    """Return rows as a frame for `gprune.analysis.tables`, without controls and rows without numbers."""
     lines = [
         {"method": row.method, "retention": row.retention, "seed": row.seed} | row.values
         for row in rows
@@ -240,18 +255,18 @@ def frame(rows: Iterable[StudyRow]) -> pd.DataFrame:
 
 
 def settings_table(table: list[Setting], baseline: Setting) -> pd.DataFrame:
-    """Return a table with one row per number, with its change relative to the pinned setting."""
+    """Return a table with one row per setting and measure, with the change relative to the setting `baseline`."""
     lines = []
     for setting in table:
-        start: dict[str, object] = {**setting.labels, "method id": setting.method}
-        start |= {"target": setting.retention, "kept": setting.kept}
-        end = {"runs": " ".join(dict.fromkeys(row.run for row in setting.rows if row.run))}
-        end["reason"] = setting.reason
+        first_cells: dict[str, object] = {**setting.labels, "method id": setting.method}
+        first_cells |= {"target": setting.retention, "kept": setting.kept}
+        last_cells = {"runs": " ".join(dict.fromkeys(row.run for row in setting.rows if row.run))}
+        last_cells["reason"] = setting.reason
         for column in columns([setting]) or [""]:
             count = len(setting.values(column))
             numbers: dict[str, object] = {"measure": column, "mean": setting.mean(column), "seeds": count}
             over = "seeds" if count > 1 else "windows, documents or layers"
             numbers |= {"spread": setting.spread(column), "spread over": over if count else ""}
             numbers["change against baseline"] = relative_change(setting, baseline, column) if column else float("nan")
-            lines.append(start | numbers | end)
+            lines.append(first_cells | numbers | last_cells)
     return pd.DataFrame(lines)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-# pandas escapes only cells, and does not replace characters that common encodings lack
+# pandas escapes only cells, not names and captions, and leaves symbols that common LaTeX encodings lack
 _TEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -39,7 +39,7 @@ _TEX = {
 
 
 def escape(text: str) -> str:
-    """Return text in one line, with the special characters of LaTeX escaped."""
+    """Return text in one line, with special characters escaped and symbols replaced for LaTeX."""
     return "".join(_TEX.get(character, character) for character in " ".join(text.split()))
 
 
@@ -67,7 +67,7 @@ class Table:
         return [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in names]
 
     def cells(self, digits: int = 4) -> list[list[str]]:
-        """Return all rows as text; non-integers have `digits` significant digits."""
+        """Return all rows as text; floats have `digits` significant digits."""
         rows = self.frame.astype(object).itertuples(index=False, name=None)
         return [[format_cell(value, digits) for value in row] for row in rows]
 
@@ -122,7 +122,7 @@ class Table:
 def format_cell(value: Any, digits: int = 4) -> str:
     """Format a cell: a dash for a missing value, `digits` significant digits for a float.
 
-    With more than four digits, numbers below 1e15 have no exponent.
+    With more than four digits, a large number below 1e15 is rounded to an integer instead of written with an exponent.
     """
     if not isinstance(value, str) and (value is None or pd.isna(value)):
         return NONE
@@ -141,27 +141,30 @@ def _has_numbers(column: pd.Series) -> bool:
 
 
 # spreadsheets in Japanese or Chinese also accept the full-width forms
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _INVISIBLE = "\ufeff\u200b\u200e\u200f\0"
 
 
 def escape_formula(value: object, display: bool = False) -> object:
-    """Escape text that a spreadsheet would run as a formula with a leading apostrophe; return other cells unchanged.
+    """Return text that a spreadsheet would run as a formula with a leading apostrophe, and other cells unchanged.
 
-    White space and invisible characters before the formula are skipped. With `display`, text that is a number is not
-    escaped.
+    White space and invisible characters before the formula are ignored. With `display`, text that is a number, such as
+    "-3%", is not escaped.
     """
     if not isinstance(value, str) or not value:
         return value
-    start = value.lstrip().lstrip(_INVISIBLE).lstrip()
-    starts = value[0] in "\t\r" or start.startswith(_FORMULA)
+    text = value.lstrip().lstrip(_INVISIBLE).lstrip()
+    looks_like_formula = value[0] in "\t\r" or text.startswith(_FORMULA_STARTS)
     # punctuation alone, as in a list of tokens, is not a formula
-    calls = any(letter.isalnum() for letter in start)
-    return "'" + value if starts and calls and not (display and _is_number(value)) else value
+    has_content = any(character.isalnum() for character in text)
+    return "'" + value if looks_like_formula and has_content and not (display and _is_number(value)) else value
 
 
 def guard(frame: pd.DataFrame, display: bool = False) -> pd.DataFrame:
-    """Return a copy of a table with formulas escaped in all cells, column names and row names."""
+    """Return a copy of a table with formulas escaped in all cells, column names and row names.
+
+    `display` is as in `escape_formula`.
+    """
     safe = frame.copy()
     for position in range(len(safe.columns)):
         column = safe.iloc[:, position]
@@ -175,6 +178,7 @@ def guard(frame: pd.DataFrame, display: bool = False) -> pd.DataFrame:
 
 
 def _guard_names(names: pd.Index) -> pd.Index:
+    """Return column or row names with formulas escaped; the same object if nothing is escaped."""
     if pd.api.types.is_numeric_dtype(names) or isinstance(names, pd.DatetimeIndex):
         return names
     safe = [tuple(map(escape_formula, name)) if isinstance(name, tuple) else escape_formula(name) for name in names]
@@ -189,4 +193,5 @@ def _is_number(text: str) -> bool:
         float(text.strip().removesuffix("%"))
     except ValueError:
         return False
+    # float() accepts line ends around a number, but a cell that starts with a tab or a line end can run as a formula
     return "\n" not in text and "\t" not in text and "\r" not in text

@@ -1,8 +1,8 @@
 """Tables of the gain of GPrune over each base metric, the gap between base metrics, and the spread over seeds.
 
-Section 4 (main results) and appendix (seed repeatability). The input is a frame of measured or of published rows, not
-both, with the columns `method` (id), `retention` (target), optionally `seed`, and the metrics `ppl:<text>`, `accuracy`
-and `accuracy:<task>`. Accuracies are in points.
+Section 4 (main results) and appendix (seed repeatability). The input is a frame of either measured or published rows
+with the columns `method` (id), `retention` (target), optionally `seed`, and the metrics `ppl:<text>`, `accuracy` and
+`accuracy:<task>`. Accuracies are in points.
 """
 
 import numpy as np
@@ -27,8 +27,8 @@ def metric_gap(
     """Return the absolute difference of two base metrics in a column, before and after GPrune is applied to both.
 
     `rows` has one row per method, retention and seed. The columns are retention, seed if present, before, after, and
-    reduction (1 - after / before; negative if the gap grows, NaN if there was none). Rows are sorted by falling
-    retention and need all four results.
+    reduction (1 - after / before; negative if the gap grows, NaN if there was no gap). Rows are in descending order of
+    retention; those without all four results are left out.
     """
     keys = _key_columns(rows)
     columns = [*keys, "before", "after", "reduction"]
@@ -37,7 +37,7 @@ def metric_gap(
     methods = [*bases, *(GPRUNE + base for base in bases)]
     four = pd.concat([_select_method(rows, keys, name)[metric].rename(name) for name in methods], axis=1, join="inner")
     four = four.astype(float).dropna()
-    # rounded, because equal distances may differ in the last bit
+    # rounded, because equal differences may differ in the last bit
     before = (four[methods[0]] - four[methods[1]]).abs().round(12)
     after = (four[methods[2]] - four[methods[3]]).abs().round(12)
     table = pd.DataFrame({"before": before, "after": after, "reduction": 1 - after / before.replace(0, np.nan)})
@@ -49,7 +49,7 @@ def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
 
     `rows` has one row per method, retention and seed. The columns are base, method, retention, seed if present, metric,
     before, after, gain, unit and better. A gain is the ratio after / before of perplexities (below 1 is better) or the
-    difference after - before of accuracies in points (above 0 is better). Rows are sorted by falling retention.
+    difference after - before of accuracies in points (above 0 is better). Rows are in descending order of retention.
     """
     keys = _key_columns(rows)
     columns = ["base", "method", *keys, "metric", "before", "after", "gain", "unit", "better"]
@@ -78,6 +78,7 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _compute_gains(rows: pd.DataFrame, keys: list[str], base: str, method: str) -> list[pd.DataFrame]:
+    """Return the gains of a method over its base metric, one table per metric."""
     before, after = _select_method(rows, keys, base), _select_method(rows, keys, method)
     tables = []
     for metric in metrics(rows):

@@ -1,7 +1,7 @@
 """Count the modules and neurons that RASA adapts under other thresholds (section 3.2).
 
-The decision itself is `gprune.pruning.rasa.adapt`. While a user drags a threshold line, the browser counts with the
-same rules (`counting.js` of the page).
+The rule itself is `gprune.pruning.rasa.adapt`. While a user drags a threshold line, the browser counts with the same
+rule (`counting.js` of the page).
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from gprune.pruning.rasa import adapt, mean_scores
 from gprune.records import AdaptedScores, Array, ModuleStatistics
 from gprune.study import ReliabilitySettings
 
-KEPT, FROM_PRIMARY, FROM_AUXILIARY = 0, 1, 2
+UNCHANGED, FROM_PRIMARY, FROM_AUXILIARY = 0, 1, 2
 """values of `groups`: not adapted, adapted and scored from A, adapted and scored from B"""
 OUTCOMES = ("unchanged", "adapted, not re-scored", "adapted, re-scored")
-"""label of each group"""
+"""label of each value of `groups`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Counts:
     """Numbers of modules and neurons that a pair of thresholds affects."""
 
     modules: int
-    """all modules"""
+    """number of all modules"""
     adapted: int
     """adapted modules"""
     neurons: int
     """neurons in adapted modules"""
     all_neurons: int
-    """all neurons"""
+    """number of all neurons"""
     from_primary: int
     """adapted modules scored from A"""
     from_auxiliary: int
@@ -58,34 +58,35 @@ class Decision(NamedTuple):
 
 
 def reliability_decision(
-    run: whatif.Loads, settings: ReliabilitySettings, mean: Callable[[str], Array] | None = None
+    run: whatif.Loads, settings: ReliabilitySettings, mean_scores_at: Callable[[str], Array] | None = None
 ) -> Decision:
-    """Return RASA's decision under other settings.
+    """Return RASA's decision under other settings than those of the run.
 
-    `mean` returns the (modules,) mean primary scores for a scale other than the run's; by default they are computed
-    here. Raises StoreError if a result is missing or damaged.
+    `mean_scores_at` returns the (modules,) mean primary scores for a score scale other than the run's, for example from
+    a cache; by default they are computed here. Raises StoreError if a result is missing or damaged.
     """
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
     partition, statistics = run.load(stages.partition), run.load(stages.modules)
     scale = settings.score_scale
     if scale != run.study.reliability.score_scale:
-        scored = mean_scores(primary.ffn, partition, scale) if mean is None else mean(scale)
-        statistics = replace(statistics, score=scored)
+        score = mean_scores_at(scale) if mean_scores_at else mean_scores(primary.ffn, partition, scale)
+        statistics = replace(statistics, score=score)
     return Decision(statistics, adapt(primary, auxiliary, partition, statistics, settings, run.study.seed))
 
 
 def groups(adapted: AdaptedScores) -> Array:
-    """Return (modules,) int: KEPT, FROM_PRIMARY or FROM_AUXILIARY."""
+    """Return the group of each module, (modules,) int64: UNCHANGED, FROM_PRIMARY or FROM_AUXILIARY."""
+    # `source` is 0 for A and 1 for B
     return adapted.adapted.astype(np.int64) * (1 + adapted.source.astype(np.int64))
 
 
 def count(statistics: ModuleStatistics, adapted: AdaptedScores) -> Counts:
-    """Count the modules and neurons of each group."""
+    """Count the modules and neurons that RASA adapts, by the text of their scores."""
     group, size = groups(adapted), statistics.size
     return Counts(
         modules=len(size),
-        adapted=int((group != KEPT).sum()),
-        neurons=int(size[group != KEPT].sum()),
+        adapted=int((group != UNCHANGED).sum()),
+        neurons=int(size[group != UNCHANGED].sum()),
         all_neurons=int(size.sum()),
         from_primary=int((group == FROM_PRIMARY).sum()),
         from_auxiliary=int((group == FROM_AUXILIARY).sum()),
@@ -97,7 +98,7 @@ def describe_rule(settings: ReliabilitySettings) -> str:
     """Describe the settings in short: `γ_drift 0.90, γ_score 0.85`, then settings that differ from the paper's."""
     if settings.selection == "none":
         return "no adaptation"
-    drift, score = _format_level(settings.drift_quantile), _format_level(settings.score_quantile)
+    drift, score = _format_quantile(settings.drift_quantile), _format_quantile(settings.score_quantile)
     clauses = [f"γ_drift {drift}" if settings.selection == "drift" else f"γ_drift {drift}, γ_score {score}"]
     if settings.selection != "drift_and_score":
         clauses.append({"drift": "drift only", "random": "random modules"}[settings.selection])
@@ -108,10 +109,9 @@ def describe_rule(settings: ReliabilitySettings) -> str:
     return " ".join(clauses)
 
 
-def _format_level(quantile: float) -> str:
+def _format_quantile(quantile: float) -> str:
     """Format a number with two decimals, or with three if the third is not 0."""
-    three = f"{quantile:.3f}"
-    return three.removesuffix("0")
+    return f"{quantile:.3f}".removesuffix("0")
 
 
 def overlap(first: Array, second: Array) -> float:
@@ -127,7 +127,10 @@ def labels_within_layer(layer: Array) -> Array:
 
 
 def decision_table(statistics: ModuleStatistics, adapted: AdaptedScores) -> pd.DataFrame:
-    """Return a table of all modules with statistics and RASA's decision, adapted modules first."""
+    """Return a table of all modules with their statistics and RASA's decision.
+
+    Re-scored modules are first, then other adapted modules, then unchanged ones.
+    """
     group = groups(adapted)
     frame = pd.DataFrame(
         {

@@ -14,10 +14,12 @@ LISTED = 12
 """maximum number of listed tokens per method"""
 BEFORE, AFTER = 12, 5
 """tokens of context before and after a listed token"""
-_STRONGEST = 0.98
-"""quantile of the differences at the end of the colour scale"""
-_LEAST_SCALE = 0.1
+_SCALE_QUANTILE = 0.98
+"""quantile of the absolute differences at the end of the colour scale"""
+_MIN_SCALE = 0.1
+"""smallest end of the colour scale in nats, so that noise does not get strong colours"""
 _JOINERS = "\u200c\u200d"
+"""zero-width (non-)joiners, which are part of words and emoji and therefore not replaced"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +54,7 @@ def loss_change(dense: Array, pruned: Array) -> Change:
 
 
 def loss_title(changes: Mapping[str, Change]) -> str:
-    """Describe the changes of the methods, by label, in one sentence."""
+    """Describe the changes of the methods, keyed by label, in one sentence."""
     clauses = [
         f"{name} {format_signed(change.nats, '.2f')} nats/token (perplexity {change.perplexity:.1f})"
         for name, change in changes.items()
@@ -71,32 +73,32 @@ def worst_window(dense: Array, pruned: Array) -> tuple[int, float]:
     return window, float(change[window])
 
 
-def scale(differences: Iterable[Array]) -> float:
+def color_scale_limit(differences: Iterable[Array]) -> float:
     """Return the end of the colour scale in nats: the 98% quantile of the absolute differences, at least 0.1."""
     values = np.abs(np.concatenate(list(differences)))
     values = values[np.isfinite(values)]
-    return max(float(np.quantile(values, _STRONGEST)), _LEAST_SCALE) if values.size else _LEAST_SCALE
+    return max(float(np.quantile(values, _SCALE_QUANTILE)), _MIN_SCALE) if values.size else _MIN_SCALE
 
 
 def visible(text: str) -> str:
-    """Return text with visible spaces, line ends and control characters."""
+    """Return text with symbols for spaces, line ends and control characters."""
     return readable(text).replace("\n", "↵\n").replace("\t", "⇥\t").replace(" ", "·")
 
 
 def readable(text: str) -> str:
-    """Return text with control and direction characters replaced by symbols; spaces stay."""
+    """Return text with control and format characters replaced by symbols, but spaces, tabs and line feeds unchanged."""
     return "".join(map(_replace_control, text))
 
 
 def mark_spaces(token: Token) -> str:
-    """Return a token with visible spaces; further tokens of a split character are shown as their number."""
+    """Return a token with visible spaces; the second of three tokens of one character is shown as ‹2/3›."""
     return visible(token.text) if token.part == 1 else f"‹{token.part}/{token.parts}›"
 
 
 def worst_tokens(tokens: Sequence[Token], dense: Array, pruned: Mapping[str, Array], top: int = LISTED) -> pd.DataFrame:
-    """Return a table of at most `top` tokens per pruned model by falling loss increase.
+    """Return a table of at most `top` tokens per pruned model, in descending order of the loss increase.
 
-    Losses are (tokens,), NaN for the first token; `pruned` has those of pruned models by label.
+    Losses are (tokens,), NaN for the first token; `pruned` has the losses of the pruned models by label.
     """
     rows = [
         (name, index, dense[index], losses[index])
@@ -104,6 +106,7 @@ def worst_tokens(tokens: Sequence[Token], dense: Array, pruned: Mapping[str, Arr
         for index in np.argsort(-np.nan_to_num(losses - dense, nan=-np.inf), kind="stable")[:top]
         if losses[index] > dense[index]
     ]
+    # descending order of pruned loss minus dense loss
     rows.sort(key=lambda row: row[2] - row[3])
     return pd.DataFrame(
         {
@@ -131,6 +134,7 @@ def _label_token(tokens: Sequence[Token], index: int) -> str:
 
 
 def _replace_control(character: str) -> str:
+    """Return a character, or the symbol of a control or format character or of a surrogate."""
     kind = unicodedata.category(character)
     if character in "\n\t" or character in _JOINERS:
         return character

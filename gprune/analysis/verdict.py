@@ -1,11 +1,11 @@
 """Rank methods, handle ties within noise, and build the sentences about results.
 
-Headline, titles, stars, Pareto front, slides, report and the tables of `reproduce` use these functions for all
+The headline, titles, stars, Pareto front, slides, report and the tables of `reproduce` use these functions for all
 statements about methods. Differences are paired over windows, and over seeds if there are several. Methods within noise
 share a rank. There is no winner while a method or a text of the comparison is missing, or if the comparison is not
 fair.
 
-A sentence starts with the finding, followed by its numbers; it has at most three branches.
+A sentence starts with the finding, followed by its numbers. The code of a sentence has at most three branches.
 """
 
 import math
@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from gprune.analysis import agreement as modules
-from gprune.analysis.ablation_effect import LEAST, AblationEffect
+from gprune.analysis.ablation_effect import MIN_CHANGED_SHARE, AblationEffect
 from gprune.analysis.claims import BASES, CLAIMS, HOLDS
 from gprune.analysis.comparison import DENSE, MethodResult, Row, change, texts
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, bin_changes, pooled_retention
@@ -48,32 +48,35 @@ OURS, FLAP, FLAP_WITHOUT_BIAS = "gprune", "flap", "flap_no_bias"
 BEST, SECOND = "★", "☆"
 OPEN = "open"
 """verdict if there is no winner"""
-FAR = 0.1
+_MAX_BIAS_HARM = 0.1
 """relative increase of perplexity by FLAP's bias above which FLAP without bias is reported too"""
-_BIAS = " FLAP's bias is the mean activation on its calibration text. It hurts on texts with other means."
-MANY = 10.0
-"""relative increase of perplexity above which the increase is written as a multiple"""
+_BIAS = (
+    " FLAP's bias replaces removed units by their means on the calibration text. It hurts on texts with other means."
+)
+_MAX_PERCENT = 10.0
+"""relative increase of perplexity above which the increase is written as a multiple and not in percent"""
 COST_DIGITS = 3
 """decimals of a relative cost for display and comparison"""
-ALIKE = 0.02
-"""smallest difference of ARIs that is reported"""
+_MIN_ARI_GAP = 0.02
+"""smallest difference of two ARIs that is reported as a difference"""
 SMALL_RATIO = 1.5
-"""ratio of rank drift to resampling drift below which another text shifts ranks "only slightly more\""""
+"""ratio of the drift between texts to the resampling drift below which a text shifts ranks "only slightly more\""""
 PAPER_SAMPLES = 2048
 """sequences of each calibration text in section 4"""
-_PAPER_CLAIMS = tuple(claim.words for claim in CLAIMS if claim.source in ("main table", "ablation") and not claim.where)
+_PAPER_SOURCES = ("main table", "ablation")
+_PAPER_CLAIMS = tuple(claim.sentence for claim in CLAIMS if claim.source in _PAPER_SOURCES and not claim.where)
 Name = TypeVar("Name")
 Compare = Callable[[Name, Name], Difference]
 """(first, second) -> loss of the first minus that of the second"""
 Expected = Mapping[str, Collection[tuple[str, str]]]
-"""required (run, method) pairs of a comparison by text"""
-_ANY: Expected = MappingProxyType({})
+"""(run, method) pairs that a comparison requires, by text"""
+_NOTHING: Expected = MappingProxyType({})
 
 
 def judge(losses: Mapping[Name, float], compare: Compare[Name]) -> dict[Name, int]:
-    """Rank names by loss, from 1 for the lowest; names within noise of the first name of a rank share it.
+    """Rank names by loss, from 1 for the lowest loss.
 
-    Names without a finite loss have no rank.
+    All names within noise of the best unranked name share its rank. Names without a finite loss have no rank.
     """
     ranks = dict[Name, int]()
     unranked = sorted((name for name in losses if math.isfinite(losses[name])), key=losses.__getitem__)
@@ -85,12 +88,12 @@ def judge(losses: Mapping[Name, float], compare: Compare[Name]) -> dict[Name, in
 
 
 def winners(ranks: Mapping[Name, int]) -> list[Name]:
-    """Return the names of rank 1 by rising loss; none if there is only one name."""
+    """Return the names of rank 1 in ascending order of loss; none if only one name is ranked."""
     return [name for name, rank in ranks.items() if rank == 1] if len(ranks) > 1 else []
 
 
 def stars(ranks: Mapping[Name, int]) -> dict[Name, str]:
-    """Return the star symbols of ranks 1 and 2; none if there is only one name."""
+    """Return the star symbols of the names of ranks 1 and 2; none if only one name is ranked."""
     symbols = {1: BEST, 2: SECOND}
     return {name: symbols[rank] for name, rank in ranks.items() if rank in symbols} if len(ranks) > 1 else {}
 
@@ -100,9 +103,9 @@ def pareto_front(costs: Mapping[Name, float], losses: Mapping[Name, float], comp
 
     Costs that are equal after rounding to COST_DIGITS count as equal; of these only rank 1 can be on the front.
     """
-    printed, front = {name: round(cost, COST_DIGITS) for name, cost in costs.items()}, list[Name]()
-    for cost in sorted(set(printed.values())):
-        ranks = judge({name: losses[name] for name in printed if printed[name] == cost}, compare)
+    rounded, front = {name: round(cost, COST_DIGITS) for name, cost in costs.items()}, list[Name]()
+    for cost in sorted(set(rounded.values())):
+        ranks = judge({name: losses[name] for name in rounded if rounded[name] == cost}, compare)
         best = [name for name, rank in ranks.items() if rank == 1]
         if best and all(compare(best[0], name).verdict == BETTER for name in front):
             front += best
@@ -110,40 +113,46 @@ def pareto_front(costs: Mapping[Name, float], losses: Mapping[Name, float], comp
 
 
 def rank_lines(
-    lines: Sequence[MethodResult], names: Sequence[str], expected: Expected = _ANY
+    lines: Sequence[MethodResult], text_names: Sequence[str], expected: Expected = _NOTHING
 ) -> dict[tuple[str, str], int]:
-    """Rank the pruned models by the mean loss over the texts `names`; empty if the comparison is not fair."""
+    """Rank the pruned models by the mean loss over some texts; empty if the comparison is not fair or not complete.
+
+    Models that are not measured on all of these texts are not ranked.
+    """
     if obstacles([row for line in lines for row in line.rows]):
         return {}
-    if any(missing_methods(lines, text, expected) for text in names):
+    if any(missing_methods(lines, text, expected) for text in text_names):
         return {}
-    pruned = {line.name: line for line in lines if line.method != DENSE and all(map(line.by_seed, names))}
-    losses = {name: sum(map(line.loss, names)) for name, line in pruned.items()}
-    return judge(losses, lambda first, second: compare_lines(pruned[first], pruned[second], names))
+    pruned = {line.name: line for line in lines if line.method != DENSE and all(map(line.by_seed, text_names))}
+    losses = {name: sum(map(line.loss, text_names)) for name, line in pruned.items()}
+    return judge(losses, lambda first, second: compare_lines(pruned[first], pruned[second], text_names))
 
 
-def compare_lines(first: MethodResult, second: MethodResult, names: Sequence[str]) -> Difference:
-    """Return the loss of the first line minus that of the second, mean over texts; unpaired texts as independent."""
-    changes = {text: change(first, second, text) for text in names}
+def compare_lines(first: MethodResult, second: MethodResult, text_names: Sequence[str]) -> Difference:
+    """Return the loss of the first line minus that of the second, as the mean over some texts.
+
+    On a text whose measurements cannot be paired, the errors are added in quadrature as if independent.
+    """
+    changes = {text: change(first, second, text) for text in text_names}
     paired = {text: gap for text, gap in changes.items() if isinstance(gap, Difference)}
-    return over_texts([paired.get(text) or difference(first.cell(text), second.cell(text)) for text in names])
+    return over_texts([paired.get(text) or difference(first.cell(text), second.cell(text)) for text in text_names])
 
 
 def missing_methods(lines: Iterable[MethodResult], text: str, expected: Expected) -> list[str]:
-    """Return the methods of `expected` with neither a perplexity on a text nor a reason for its absence."""
+    """Return the methods of `expected` that have neither a perplexity on a text nor a reason why it is missing."""
     available = {row.name for line in lines for row in line.rows if text in row.cells or row.reason}
     return list(dict.fromkeys(name[1] for name in expected.get(text, ()) if name[1] != DENSE and name not in available))
 
 
 def budget_gap(retentions: Iterable[float]) -> float:
-    """Return the largest difference of retentions if it exceeds the tolerance, else 0."""
+    """Return the largest difference between retentions if it exceeds BUDGET_TOLERANCE, else 0."""
     finite = [retention for retention in retentions if math.isfinite(retention)]
     gap = max(finite, default=0.0) - min(finite, default=0.0)
     return gap if gap > BUDGET_TOLERANCE else 0.0
 
 
 def obstacles(table: list[Row]) -> list[str]:
-    """Return the reasons why a comparison is not fair, one sentence each."""
+    """Return the reasons why a comparison of rows is not fair, as one clause each; empty if it is fair."""
     reasons = []
     if gap := budget_gap(row.retention for row in table if row.method != DENSE):
         reasons.append(
@@ -154,14 +163,14 @@ def obstacles(table: list[Row]) -> list[str]:
     if len(models) > 1:
         reasons.append(f"the table has {len(models)} different dense models: choose runs of one model")
     for text in texts(table):
-        windows = {row.cells[text].windows_read for row in table if text in row.cells}
+        windows = {row.cells[text].window_label for row in table if text in row.cells}
         if len(windows) > 1:
             reasons.append(f"{text} was measured in different ways ({'; '.join(sorted(windows))})")
     return reasons
 
 
 def is_same_budget(first: MethodResult, second: MethodResult) -> bool:
-    """Return True if the retentions of two lines are comparable or one of them is the dense model."""
+    """Return True if two lines have comparable retentions, or if one of them is the dense model."""
     return DENSE in (first.method, second.method) or not budget_gap((first.retention, second.retention))
 
 
@@ -169,21 +178,24 @@ def is_comparable(first: MethodResult | None, second: MethodResult | None, text:
     """Return True if two lines exist, are finite on a text, and have the same windows and budget."""
     if first is None or second is None or not is_same_budget(first, second):
         return False
-    same_windows = first.cell(text).windows_read == second.cell(text).windows_read
+    same_windows = first.cell(text).window_label == second.cell(text).window_label
     return same_windows and bool(np.isfinite([first.loss(text), second.loss(text)]).all())
 
 
 @dataclass(frozen=True, slots=True)
 class Opponents:
-    """GPrune and the methods to compare with on one text; all except `dense` and `base` are comparable with it."""
+    """GPrune and the methods to compare it with on one text.
+
+    All methods except `dense` and `base` are comparable with GPrune. A field is None if there is no such method.
+    """
 
     text: str
     missing: list[str]
-    """methods of the comparison that are not measured yet; with any of them there is no winner"""
+    """methods of the comparison that are not measured yet; there is no winner until they are"""
     dense: MethodResult | None
     gprune: MethodResult | None
     base: MethodResult | None
-    """the method of the metric, or the best baseline if that method is not part of the comparison"""
+    """the baseline of GPrune's metric, or the best baseline if that one is not part of the comparison"""
     best: MethodResult | None
     """the best other method that is not a control"""
     control: MethodResult | None
@@ -215,9 +227,9 @@ class Opponents:
 
 
 def opponents(
-    lines: Sequence[MethodResult], text: str, expected: Expected = _ANY, metric_method: str = FLAP
+    lines: Sequence[MethodResult], text: str, expected: Expected = _NOTHING, metric_method: str = FLAP
 ) -> Opponents:
-    """Select the lines to compare GPrune with on a text; `metric_method` is the method of its metric."""
+    """Select the lines to compare GPrune with on a text; `metric_method` is the baseline of its metric."""
     lines_by_method = {line.method: line for line in lines if line.by_seed(text)}
     rivals = [line for name, line in lines_by_method.items() if name in METHODS and name not in (OURS, DENSE)]
     rivals.sort(key=lambda line: line.loss(text))
@@ -231,20 +243,20 @@ def opponents(
         next((line for name, line in fair.items() if METHODS[name].control == kind), None) for kind in (False, True)
     )
     flap, without_bias = fair.get(FLAP), fair.get(FLAP_WITHOUT_BIAS)
-    behind = compare_lines(flap, without_bias, [text]) if flap and without_bias else None
-    if behind is None or behind.verdict != WORSE or behind.change <= FAR:
+    bias_harm = compare_lines(flap, without_bias, [text]) if flap and without_bias else None
+    if bias_harm is None or bias_harm.verdict != WORSE or bias_harm.change <= _MAX_BIAS_HARM:
         without_bias = None
     missing = missing_methods(lines, text, expected)
     return Opponents(text, missing, lines_by_method.get(DENSE), gprune, base, best, control, flap, without_bias)
 
 
 def method_label(method: str) -> str:
-    """Return the label of a method for a sentence."""
+    """Return the display name of a method for a sentence."""
     return METHODS[method].label if method in METHODS else method
 
 
 def own_method(metric: str) -> str:
-    """Return the baseline method of a metric."""
+    """Return the baseline with which GPrune on a base metric is compared: the method of the metric, FANG for twFLAP."""
     return BASES.get(metric, (metric,))[0]
 
 
@@ -253,20 +265,23 @@ def own_method(metric: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A sentence and its numbers."""
+    """The result of a run in one sentence, and its numbers."""
 
     sentence: str
     detail: str = ""
-    """the perplexities and their error"""
+    """further sentences with the perplexities and the intervals of the differences"""
     verdict: str = OPEN
     """result of GPrune relative to the best other method, or OPEN"""
 
 
-def outcome(lines: Sequence[MethodResult], study: Study, statuses: Mapping[str, HoldoutStatus]) -> Opponents | None:
-    """Select the lines to compare GPrune with on the first unseen text, or else the least related one.
+def headline_opponents(
+    lines: Sequence[MethodResult], study: Study, statuses: Mapping[str, HoldoutStatus]
+) -> Opponents | None:
+    """Select the lines to compare GPrune with in the headline.
 
-    `lines` are all methods of the run, including those of other seeds; `statuses` relate its evaluation texts to its
-    calibration texts. Returns None if the study measures no perplexity.
+    The text is the first unseen one, or else the one least related to the calibration texts. `lines` are all methods of
+    the run, with the rows of other seeds; `statuses` has the relation of each evaluation text to the calibration texts.
+    Returns None if the study measures no perplexity.
     """
     text = protocol.leading_text(statuses, study)
     expected = {text: [(lines[0].name[0], method) for method in study.methods]} if lines else {}
@@ -276,8 +291,8 @@ def outcome(lines: Sequence[MethodResult], study: Study, statuses: Mapping[str, 
 def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int = 1) -> Headline:
     """Describe the result of a run in one sentence.
 
-    `status` relates the text to the calibration texts. `seeds` is the number of runs in the cache that differ only in
-    their seed, including this one.
+    `status` is the relation of the text to the calibration texts. `seeds` is the number of runs in the cache that
+    differ only in their seed, including this one.
     """
     without_bias = result.without_bias if result.base is result.flap else None
     cells = [line.cell(result.text) for line in (result.gprune, result.base, without_bias) if line is not None]
@@ -285,7 +300,8 @@ def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int 
         return Headline(f"No pruned model is measured on {result.text}")
     dense = result.dense.cell(result.text) if result.dense else None
     retention = next(filter(np.isfinite, (cell.retention for cell in cells)), study.retention)
-    phrases = [f"{_describe_movement(cell, dense)} with {method_label(cell.method)}" for cell in cells]
+    phrases = [f"{_describe_increase(cell, dense)} with {method_label(cell.method)}" for cell in cells]
+    # "rises 41% with GPrune and 316% with FLAP": the verb is not repeated
     verb = phrases[0].split(" ")[0]
     phrases[1:] = [phrase.removeprefix(f"{verb} ") for phrase in phrases[1:]]
     text = "unseen text" if status.unseen else f"{result.text} ({status.brief})"
@@ -296,17 +312,18 @@ def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int 
     return Headline(". ".join(sentences), detail, result.verdict)
 
 
-def _describe_movement(cell: Measurement, dense: Measurement | None) -> str:
-    """Describe the change from the dense model: `rises 41%`; without a dense model, the perplexity itself."""
+def _describe_increase(cell: Measurement, dense: Measurement | None) -> str:
+    """Describe the change from the dense model as `rises 41%`, or without a dense model the perplexity as `is 45.2`."""
     change = difference(cell, dense).change if dense else math.nan
     if not math.isfinite(change):
         return f"is {cell.perplexity:,.1f}" if math.isfinite(cell.perplexity) else "is not finite"
-    if change > MANY:
+    if change > _MAX_PERCENT:
         return f"rises {1 + change:,.0f}-fold"
+    # one decimal below 10%
     return f"{'rises' if change >= 0 else 'falls'} {percent(abs(change), 0 if abs(change) >= 0.0995 else 1)}"
 
 
-def missing_opponent(result: Opponents) -> str:
+def why_no_winner(result: Opponents) -> str:
     """Return the reason why there is no winner on a text; empty if the comparison is fair."""
     if result.missing:
         return f"not measured: {join_words(list(map(method_label, result.missing)))}"
@@ -319,7 +336,7 @@ def missing_opponent(result: Opponents) -> str:
 
 def against_best(result: Opponents) -> str:
     """Compare GPrune with the best other method on one text, in a sentence without a full stop."""
-    if reason := missing_opponent(result):
+    if reason := why_no_winner(result):
         return f"No winner: {reason}"
     assert result.best is not None
     change, name = result.difference(result.best).change, method_label(result.best.method)
@@ -342,25 +359,24 @@ def compare_runs(first: MethodResult, second: MethodResult, text: str, names: Se
 
 
 def against_control(result: Opponents) -> str:
-    """Return a sentence, without a full stop, about a control that is at least as good as GPrune.
-
-    Else an empty string.
-    """
+    """Return a sentence without a full stop if the best control is at least as good as GPrune, else an empty string."""
     if result.control is None or result.missing:
         return ""
     gap = result.difference(result.control)
     if gap.verdict == BETTER:
         return ""
+    # the change from GPrune to the control, from the opposite one; `0.0 -` avoids a negative zero
     change = format_signed(0.0 - gap.change / (1 + gap.change), ".1%")
     verb = "does as well" if gap.close else "does better"
     return f"A control {verb}: {method_label(result.control.method)} ({change} perplexity)"
 
 
 def _describe_detail(result: Opponents, status: HoldoutStatus, seeds: int) -> str:
+    """Return the sentences with perplexities and, if the comparison is fair, the intervals of the differences."""
     lines = [line for line in (result.dense, *result.rivals, result.gprune) if line is not None]
     cells = [line.cell(result.text) for line in lines]
     values = ", ".join(f"{method_label(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
-    detail = f"{status.sentence}. Perplexity over {cells[0].windows_read}: {values}."
+    detail = f"{status.sentence}. Perplexity over {cells[0].window_label}: {values}."
     if not result.fair or result.gprune is None:
         return detail
     changes = {method_label(line.method): result.difference(line) for line in result.rivals}
@@ -390,12 +406,12 @@ def comparison_finding(
     lines: Sequence[MethodResult],
     names: Iterable[str],
     statuses: Mapping[str, HoldoutStatus],
-    expected: Expected = _ANY,
+    expected: Expected = _NOTHING,
 ) -> str:
     """Compare GPrune with the best other method on each of some texts, and report controls that are as good.
 
-    `lines` are all methods of a run; `statuses` relate its evaluation texts to its calibration texts;
-    `expected` as in `missing_methods`.
+    `lines` are all methods of a run. `statuses` has the relation of each evaluation text to the calibration texts.
+    `expected` are the methods that the comparison requires.
     """
     results = [result for text in names if (result := opponents(lines, text, expected)).gprune is not None]
     sentences = [
@@ -408,7 +424,7 @@ def comparison_finding(
 
 
 def retention_finding(pruned: Measurement, dense: Measurement) -> str:
-    """Describe the change of perplexity from the dense model by a method, on one text."""
+    """Describe the change of perplexity from the dense model to a pruned one, on one text."""
     return (
         f"At {percent(pruned.retention)} retention, perplexity on {pruned.text} changes from {dense.perplexity:.1f} to "
         f"{pruned.perplexity:.1f} with {METHODS[pruned.method].label}."
@@ -441,7 +457,7 @@ def drift_finding(curves: Sequence[Distribution]) -> str:
 def agreement_title(record: Agreement) -> str:
     """Report the module agreement after a text is replaced, after a change of seed, and for FANG's groups."""
     text_ari, (seed_ari, _) = modules.mean_substitution(record), modules.controls(record)
-    # the chart's value for A and B, not the mean over every pair of texts
+    # for FANG, the value of A and B that the chart shows, and not the mean over all pairs of texts
     means = dict(zip(record.comparisons, record.ari.mean(axis=1), strict=True))
     fang_ari = means.get("fang_ab")
     clauses = [
@@ -458,7 +474,7 @@ def agreement_finding(record: Agreement) -> str:
     if text_ari is None or seed_ari is None:
         return f"{agreement_title(record)}."
     gap = text_ari[0] - seed_ari
-    relation = "about as much as" if abs(gap) < ALIKE else "more than" if gap < 0 else "less than"
+    relation = "about as much as" if abs(gap) < _MIN_ARI_GAP else "more than" if gap < 0 else "less than"
     return f"Changing the calibration text changes the modules {relation} changing the seed. {agreement_title(record)}."
 
 
@@ -474,7 +490,7 @@ def adaptation_finding(counts: Counts) -> str:
 
 
 def budget_title(bins: Bins, base: str) -> str:
-    """Compare the retention of GPrune and another method in unstable and stable modules."""
+    """Compare the retention of GPrune with that of the method `base` in unstable and stable modules."""
     changes = bins.gprune - bins.base
     if len(changes) < 2 or np.abs(changes).max() < BUDGET_TOLERANCE:
         return f"GPrune spreads the budget over stable and unstable modules as {base} does"
@@ -483,18 +499,18 @@ def budget_title(bins: Bins, base: str) -> str:
 
 
 def budget_finding(bins: Bins, base: str) -> str:
-    """Return the title of the budget and the retentions of both methods."""
+    """Return the sentences of `budget_title` and `budget_shares`."""
     return f"{budget_title(bins, base)}. {budget_shares(bins, base)}"
 
 
 def budget_shares(bins: Bins, base: str) -> str:
     """Report the retentions of both methods in the most unstable modules and over all neurons."""
-    retained, base_kept = pooled_retention(bins)
+    gprune_kept, base_kept = pooled_retention(bins)
     shared = float(np.average(bins.shares[0], weights=bins.neurons)) / 100
     return (
         f"GPrune keeps {percent(bins.gprune[-1], 1)} of the most unstable modules and {base} "
-        f"{percent(bins.base[-1], 1)}. Of all neurons, they keep {percent(retained, 1)} and {percent(base_kept, 1)}; "
-        f"both keep {percent(shared, 1)}."
+        f"{percent(bins.base[-1], 1)}. Of all neurons, they keep {percent(gprune_kept, 1)} and {percent(base_kept, 1)};"
+        f" both keep {percent(shared, 1)}."
     )
 
 
@@ -503,10 +519,11 @@ def budget_shares(bins: Bins, base: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One trust check."""
+    """One trust check: whether a property of a run supports conclusions from it."""
 
     name: str
     value: str
+    """the property as text, with a caveat if the check does not pass"""
     verdict: Literal["pass", "warn", "unknown"]
 
 
@@ -536,9 +553,9 @@ def checks(
 ) -> list[Check]:
     """Return all trust checks of a run.
 
-    `masks` are keyed by display name and `statuses` by evaluation text. `effect` is None if the run has no result for
-    it yet. `recorded` are the outcomes of claims on other models; `seeds` are the seeds over which methods are
-    compared.
+    `record` is the record of the run. `masks` are keyed by the display name of the method and `statuses` by evaluation
+    text. `effect` is None if its results are not stored yet. `recorded` has the outcomes of claims on other models by
+    claim. `seeds` are the seeds over which methods are compared.
     """
     limit, samples = study.evaluation.windows, study.calibration.samples
     return [
@@ -546,7 +563,9 @@ def checks(
         *([] if effect is None else _check_effects(effect)),
         *_check_recorded(recorded),
         _check_texts(statuses),
-        _check("Seeds", ", ".join(map(str, seeds[1:] and seeds or ("one",))), len(seeds) > 1, "no spread over seeds"),
+        _check(
+            "Seeds", ", ".join(map(str, seeds)) if len(seeds) > 1 else "one", len(seeds) > 1, "no spread over seeds"
+        ),
         _check("Windows", "all" if limit is None else f"at most {limit} of each text", limit is None),
         _check("Calibration", f"{samples} sequences of each text", samples >= PAPER_SAMPLES, f"paper: {PAPER_SAMPLES}"),
         _check_code(record.get("provenance") or {}),
@@ -558,6 +577,7 @@ def _check(name: str, value: str, passes: bool, caveat: str = "") -> Check:
 
 
 def _check_budget(target: float, masks: Mapping[str, PruningMasks]) -> Check:
+    """Check that all masks have the target retention, to within BUDGET_TOLERANCE."""
     if not masks:
         return Check("Retention", "no masks yet", "unknown")
     worst = max(masks, key=lambda name: abs(masks[name].retention - target))
@@ -567,13 +587,14 @@ def _check_budget(target: float, masks: Mapping[str, PruningMasks]) -> Check:
 
 
 def _check_effects(effect: AblationEffect) -> list[Check]:
+    """Check that RASA changes enough decisions, and that modules explain more drift than random ones."""
     share, drift = effect.decisions_changed["RASA"], effect.drift_explained
     variance = f"explain {percent(drift.modules)} of the rank drift’s variance, random modules {percent(drift.random)}"
     return [
         _check(
             "RASA",
             f"changes {percent(share, 1)} of the neuron decisions",
-            share >= LEAST,
+            share >= MIN_CHANGED_SHARE,
             "do not credit it with a gain",
         ),
         _check("Modules", variance, drift.modules > drift.random, "they do not group neurons with similar drift"),
@@ -581,7 +602,7 @@ def _check_effects(effect: AblationEffect) -> list[Check]:
 
 
 def _check_recorded(recorded: Mapping[str, str]) -> list[Check]:
-    """Return the check of the paper's claims on other models."""
+    """Return the check of the paper's claims on other models; empty if no outcome is recorded."""
     outcomes = {claim: recorded[claim] for claim in _PAPER_CLAIMS if claim in recorded}
     value = "; ".join(f"“{claim}” – {result}" for claim, result in outcomes.items())
     # the first word of an outcome says whether the claim holds
@@ -590,6 +611,7 @@ def _check_recorded(recorded: Mapping[str, str]) -> list[Check]:
 
 
 def _check_texts(statuses: Mapping[str, HoldoutStatus]) -> Check:
+    """Check that an evaluation text is unseen, and that none overlaps with a calibration text."""
     if not statuses:
         return Check("Evaluation texts", "none", "unknown")
     groups: dict[str, list[str]] = {}
@@ -603,6 +625,7 @@ def _check_texts(statuses: Mapping[str, HoldoutStatus]) -> Check:
 
 
 def _check_code(provenance: Mapping[str, Any]) -> Check:
+    """Check that the code of the run is identified by a package or a commit without later changes."""
     if package := provenance.get("package"):
         return Check("Code", f"installed package {provenance.get('gprune')}, contents {package}", "pass")
     if not provenance.get("commit"):

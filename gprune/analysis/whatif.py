@@ -1,9 +1,9 @@
 """Compute masks for other RASA thresholds, retentions and texts from the stored results of a run.
 
 Nothing is trained and no model is run. The learned thresholds of GPrune are shifted together until the masks meet the
-target, as at the end of training; baselines decide from stored scores. A module is scored from A or from B, so its
-ranks under both texts are computed once, and each setting only needs the shift. With the settings and the retention of
-the run, the result is the masks of the run.
+target, as at the end of training; baselines decide from stored scores. A module is scored from A or from B. The ranks
+under both texts are therefore computed once, and each setting only needs another shift. With the settings and the
+retention of the run, the result is the masks of the run.
 """
 
 from collections.abc import Mapping
@@ -33,14 +33,14 @@ TEXTS = {PRIMARY: "A", AUXILIARY: "B", ADAPTED: "A and B, adapted"}
 
 @dataclass(frozen=True, slots=True)
 class LabChoice:
-    """Settings of a what-if computation."""
+    """Settings of the masks that a user tries out on the page *Tune*."""
 
     method: str
     """name in METHODS"""
     retention: float
     """fraction of the decoder's linear weights to keep, in (0, 1)"""
     scoring: str
-    """one of TEXTS"""
+    """text of the scores, one of TEXTS"""
     settings: ReliabilitySettings
     """settings of RASA; used only if `scoring` is adapted"""
 
@@ -52,7 +52,7 @@ class Prepared:
     units: RankedUnits
     """all units, ranked on A"""
     auxiliary: Array
-    """(layers * neurons,) float32 rank quantiles of the neurons on B"""
+    """(layers * neurons,) float32 quantile of the rank of each neuron in its module, on B"""
     thresholds: Array
     """(thresholds,) float64 learned thresholds of the run"""
     alignment: int
@@ -70,7 +70,10 @@ def prepare(
     alignment: int = 1,
     equal: bool = False,
 ) -> Prepared:
-    """Rank the units of a run on both texts."""
+    """Rank the units of a run on both texts.
+
+    `primary` and `auxiliary` are the scores on A and B; the other arguments are results and settings of the run.
+    """
     units = RankedUnits.build(shape, primary.ffn, primary.heads, partition)
     auxiliary_quantiles = quantiles(GroupedRanks(partition.global_labels.ravel()), auxiliary.ffn)
     thresholds = np.concatenate([learning.thresholds, learning.head_thresholds])
@@ -78,7 +81,7 @@ def prepare(
 
 
 class Loads(Protocol):
-    """Protocol of a run whose results can be loaded by their declarations."""
+    """Protocol of a run whose results can be loaded by the functions that declare them, such as `stages.masks`."""
 
     @property
     def study(self) -> Study:
@@ -99,15 +102,16 @@ def prepare_run(run: Loads) -> Prepared:
 
 
 def uniform_source(base: Prepared, scoring: str) -> Array:
-    """Return the (modules,) int8 sources for scoring all modules from one text."""
+    """Return the (modules,) int8 sources for scoring all modules from one text: PRIMARY or AUXILIARY."""
     return np.full(base.units.modules, int(scoring == AUXILIARY), dtype=np.int8)
 
 
 def shifted_masks(base: Prepared, source: Array, target: float) -> PruningMasks:
     """Return GPrune's masks with some modules scored from B, by shifting the learned thresholds.
 
-    `source` (modules,) is `AdaptedScores.source`. `target` is the fraction of the decoder's linear weights to keep,
-    which is met to within one neuron (one block). Raises SettingsError if the minimum widths exceed it.
+    `source` (modules,) is 0 for A and 1 for B, as `AdaptedScores.source`. `target` is the fraction of the decoder's
+    linear weights to keep, which is met to within one neuron, or one block of neurons with an alignment. Raises
+    SettingsError if the minimum widths of the layers exceed the target.
     """
     require_reachable(base.units.shape, target, base.alignment)
     return exact_masks(rank_units(base, source), base.thresholds, target, base.alignment, base.equal).masks
@@ -115,10 +119,11 @@ def shifted_masks(base: Prepared, source: Array, target: float) -> PruningMasks:
 
 def rank_units(base: Prepared, source: Array) -> RankedUnits:
     """Return the ranked units with some modules scored from B; `source` is (modules,), 1 for B."""
-    count = len(base.auxiliary)
-    from_auxiliary = np.asarray(source, dtype=bool)[base.units.owner[:count]]
+    # neurons are first in `units`, followed by key/value groups, which RASA does not adapt
+    neurons = len(base.auxiliary)
+    from_auxiliary = np.asarray(source, dtype=bool)[base.units.threshold_index[:neurons]]
     mixed = base.units.quantiles.copy()
-    np.copyto(mixed[:count], base.auxiliary, where=from_auxiliary)
+    np.copyto(mixed[:neurons], base.auxiliary, where=from_auxiliary)
     return replace(base.units, quantiles=mixed)
 
 
@@ -129,15 +134,17 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
     """
     entry, study = METHODS[method], results.graph.study
     if entry.decision == "learned":
-        return f"{entry.label} has its own thresholds, which other masks would have to relearn"
+        return f"{entry.label} has its own learned thresholds, so other masks would need new learning"
     if entry.decision == "gated":
-        return f"{entry.label} has a value for every unit, which other masks would have to relearn"
+        return f"{entry.label} has a learned value for every unit, so other masks would need new learning"
     if entry.plugin is not None:
-        return f"{entry.label} is decided by code of {entry.plugin.distribution}, which runs in runs only"
+        return f"{entry.label} is decided by code of the plug-in {entry.plugin.distribution}, which only a run executes"
     if entry.decision == "chosen":
-        return f"{entry.label} is chosen by measurement, which other masks would need to repeat"
+        return f"{entry.label} is chosen by measurement, so other masks would need new measurements"
     if entry.layered:
-        return f"{entry.label} scores each layer above the pruned ones, so other masks need a pass of the model"
+        return (
+            f"{entry.label} scores each layer on the outputs of pruned layers, so other masks need a pass of the model"
+        )
     if scoring != PRIMARY and entry.scoring != "single":
         return f"{entry.label} is scored on {SCORINGS[entry.scoring]}, whichever text is chosen"
     if scoring != PRIMARY and method == "llm_pruner" and study.baselines.taylor_text:
@@ -146,7 +153,7 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
         return f"adapted scores exist for {study.metric} only, which {entry.label} does not use"
     stage = stages.masks(_change_study(results.graph, study.retention, scoring), entry.masks)
     missing = _find_missing(results, stage)
-    return f"{entry.label} needs “{missing}”, which is not there" if missing else ""
+    return f"{entry.label} needs “{missing}”, which is not available" if missing else ""
 
 
 def decide(results: Results, method: str, retention: float, scoring: str, adapted: Array | None = None) -> PruningMasks:
@@ -161,12 +168,12 @@ def decide(results: Results, method: str, retention: float, scoring: str, adapte
         raise MethodError(reason)
     graph = _change_study(results.graph, retention, scoring)
     stage = stages.masks(graph, METHODS[method].masks)
-    # a decision uses only the study of the run context, so no text is read
-    work = stages.RunContext(graph.study, graph.inputs, Path())
-    needs: dict[str, Any] = stages.resolve(stage.needs, lambda need: _load_or_compute(results, work, need))
+    # decisions use only the study of a run context, so the folder does not matter and no text is read
+    context = stages.RunContext(graph.study, graph.inputs, Path())
+    needs: dict[str, Any] = stages.resolve(stage.needs, lambda need: _load_or_compute(results, context, need))
     if scoring == ADAPTED and adapted is not None:
         needs["parts"] = [replace(needs["parts"][0], ffn=adapted)]
-    return stage.make(work, **needs)
+    return stage.make(context, **needs)
 
 
 def _change_study(graph: Graph, retention: float, scoring: str) -> Graph:
@@ -193,14 +200,14 @@ def _find_missing(results: Results, stage: Stage[Any]) -> str:
     return ""
 
 
-def _load_or_compute(results: Results, work: stages.RunContext, need: Stage[Any]) -> Any:
+def _load_or_compute(results: Results, context: stages.RunContext, need: Stage[Any]) -> Any:
     """Load a stored record, or compute it from stored records."""
     if results.holds(need) or not _is_computable(results.graph, need):
         return results.record(need)
-    return need.make(work, **stages.resolve(need.needs, lambda inner: _load_or_compute(results, work, inner)))
+    return need.make(context, **stages.resolve(need.needs, lambda inner: _load_or_compute(results, context, inner)))
 
 
 def _is_computable(graph: Graph, stage: Stage[Any]) -> bool:
-    """Return True for scores that are computed from statistics alone."""
+    """Return True for scores that are computed from stored statistics, without tokens or a plug-in."""
     # scores of plug-ins need the plug-in's code, which the app does not import
     return stage.kind == "scores" and "tokens" not in stage.needs and not is_plugin_score(graph, stage)

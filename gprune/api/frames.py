@@ -151,13 +151,13 @@ class Masks(dict[str, pd.DataFrame]):
     def __init__(self, run: Run) -> None:
         """Read the masks that are computed."""
         self._run = run
-        records = {method: run.find(stages.masks, name) for method, name in run.cutting.items()}
+        records = {method: run.find(stages.masks, name) for method, name in run.masks_of.items()}
         super().__init__({method: masks(record) for method, record in records.items() if record is not None})
 
     def __missing__(self, method: str) -> pd.DataFrame:
         """Return the masks of a method that were computed since; raise the error of the class if there are none."""
-        require_choice("method", method, tuple(self._run.cutting))
-        return masks(self._run.load(stages.masks, self._run.cutting[method]))
+        require_choice("method", method, tuple(self._run.masks_of))
+        return masks(self._run.load(stages.masks, self._run.masks_of[method]))
 
     def __repr__(self) -> str:
         """Return the names of the methods."""

@@ -78,7 +78,7 @@ def scores(
     with _as_decoder(model) as decoder:
         tokenizer = tokenizer or _tokenizer_of(model)
         tokens = calibration(text, tokenizer, settings.samples, settings.length, seed)
-        require_embedded(tokens.ids, tokens.text, decoder.embeddings, tokenizer)
+        require_embedded(tokens.ids, tokens.text, decoder.num_embeddings, tokenizer)
         statistics = collect(decoder, tokens, settings)
         values = score(metric, statistics, decoder.weight_norms(), decoder.shape, settings)
     return frames.of_units({"score": values.ffn}, {"score": values.heads})

@@ -1,4 +1,4 @@
-"""The pages: draw records and analyses, collect settings, start jobs; the only part that uses Streamlit.
+"""The app: its pages show results, collect settings and start jobs. No other package uses Streamlit.
 
 `pages/` draws the pages, and `figures/` makes their Plotly figures without Streamlit. Code shared by several pages
 is in `ui/`.

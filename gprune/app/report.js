@@ -1,12 +1,12 @@
 "use strict";
 (function () {
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
-  const looks = read("looks");
+  const themes = read("themes");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const drawn = [];
-  const look = () => (dark.matches ? looks.dark : looks.light).layout.template;
-  const ground = { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" };
-  const narrow = (layout) => ({ ...layout, ...ground, template: look(), autosize: true, width: undefined });
+  const template = () => (dark.matches ? themes.dark : themes.light).layout.template;
+  const transparent = { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" };
+  const adapt = (layout) => ({ ...layout, ...transparent, template: template(), autosize: true, width: undefined });
   const options = (name) => ({
     displaylogo: false,
     responsive: true,
@@ -16,13 +16,13 @@
   async function start() {
     for (const holder of document.querySelectorAll("[data-figure]")) {
       const { data, layout } = read(holder.dataset.figure);
-      await Plotly.newPlot(holder, data, narrow(layout), options(holder.dataset.name));
+      await Plotly.newPlot(holder, data, adapt(layout), options(holder.dataset.name));
       drawn.push(holder);
     }
     document.documentElement.dataset.drawn = String(drawn.length);
   }
   dark.addEventListener("change", () => {
-    for (const holder of drawn) Plotly.relayout(holder, { template: look() });
+    for (const holder of drawn) Plotly.relayout(holder, { template: template() });
   });
   start();
 })();

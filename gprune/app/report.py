@@ -1,4 +1,4 @@
-"""Report: chosen figures of a run, with their words, numbers and settings, as one self-contained HTML file."""
+"""Report: chosen figures of a run, with their captions, numbers and settings, as one self-contained HTML file."""
 
 import base64
 import hashlib
@@ -36,7 +36,8 @@ from gprune.system.safe_parsing import sentence
 FIGURES = load_figures()
 MOST_ROWS = 400
 """maximum number of rows of a table; a longer table shows its first rows and its number of rows"""
-_LOOKS = {"light": "plotly_white", "dark": "plotly_dark"}
+_THEMES = {"light": "plotly_white", "dark": "plotly_dark"}
+"""Plotly template of each colour scheme"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,10 @@ class ReportEntry:
     how: str = ""
     """longer explanation"""
     alt: str = ""
-    """the figure in a sentence"""
+    """text alternative of the figure, for screen readers"""
     figure: go.Figure | None = None
     table: pd.DataFrame | None = None
-    """the numbers behind it"""
+    """the numbers that the figure shows"""
     problem: str = ""
     """why it could not be drawn; empty if it was"""
 
@@ -65,16 +66,16 @@ class ReportEntry:
 def figure_names() -> tuple[str, ...]:
     """Return the names of all figures, in the order of the app's pages."""
     order = list(NAMES)
-    return tuple(sorted(FIGURES, key=lambda name: order.index(_place_of(name))))
+    return tuple(sorted(FIGURES, key=lambda name: order.index(_module_name(name))))
 
 
 def page_of_figure(name: str) -> str:
     """Return the name of the page of a figure."""
-    return NAMES[_place_of(name)]
+    return NAMES[_module_name(name)]
 
 
-def _place_of(name: str) -> str:
-    """Return the key in NAMES of the module that declares a figure."""
+def _module_name(name: str) -> str:
+    """Return the name of the module that declares a figure, without its package; it is a key of NAMES."""
     return next(part for part in reversed(FIGURES[name].make.__module__.split(".")) if part in NAMES)
 
 
@@ -95,21 +96,21 @@ def gather_entries(run: Run, chosen: Sequence[str], values: Mapping[str, Any] | 
         require_choice("card", name, figure_names())
     entries = [entry for name in dict.fromkeys(chosen) for entry in _make_entries(run, name, values or {})]
     titles = Counter(entry.title for entry in entries)
-    # two figures of one card have the same title
+    # figures with the same title are told apart by their descriptions
     return [_extend_title(entry) if titles[entry.title] > 1 else entry for entry in entries]
 
 
 def _make_entries(run: Run, name: str, values: Mapping[str, Any]) -> list[ReportEntry]:
     try:
         panels = [_make_panel(run, name, options) for options in _page_options(run, name, values)]
-        more = _describe_differences(panels)
-        return [_make_entry(name, panel, words) for panel, words in zip(panels, more, strict=True)]
+        suffixes = _title_suffixes(panels)
+        return [_make_entry(name, panel, suffix) for panel, suffix in zip(panels, suffixes, strict=True)]
     except GpruneError as error:
         return [ReportEntry(name, page_of_figure(name), describe_figure(name), problem=sentence(error))]
 
 
 def _page_options(run: Run, name: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the options of each figure that the page shows under a name; one empty entry if it shows none."""
+    """Return the options of each figure that the page shows under a name; [{}], the defaults, if it shows none."""
     try:
         per_figure = list(FIGURES[name].asked(run, values)) or [{}]
     except SettingsError:
@@ -129,23 +130,23 @@ def _make_panel(run: Run, name: str, options: dict[str, Any]) -> Panel:
         return FIGURES[name](run)
 
 
-def _describe_differences(panels: Sequence[Panel]) -> list[str]:
-    """Return the settings in which several panels differ, for their titles; empty strings for a single panel."""
+def _title_suffixes(panels: Sequence[Panel]) -> list[str]:
+    """Return a suffix for the title of each panel: the options in which the panels differ, in parentheses, or empty."""
     calls = [panel.code.options if panel.code else {} for panel in panels]
-    differ = sorted(
+    differing = sorted(
         option
         for option in {option for call in calls for option in call}
         if any(call.get(option) != calls[0].get(option) for call in calls)
     )
-    words = [", ".join(f"{option} {call[option]}" for option in differ if option in call) for call in calls]
-    return [f" ({difference})" if difference else "" for difference in words]
+    descriptions = [", ".join(f"{name} {call[name]}" for name in differing if name in call) for call in calls]
+    return [f" ({description})" if description else "" for description in descriptions]
 
 
-def _make_entry(name: str, panel: Panel, more: str) -> ReportEntry:
+def _make_entry(name: str, panel: Panel, title_suffix: str) -> ReportEntry:
     return ReportEntry(
         name,
         page_of_figure(name),
-        strip_markdown(panel.title) + more,
+        strip_markdown(panel.title) + title_suffix,
         strip_markdown(panel.caption),
         strip_markdown(panel.how),
         strip_markdown(panel.alt) or strip_markdown(panel.caption) or describe_figure(name),
@@ -161,13 +162,13 @@ def _extend_title(entry: ReportEntry) -> ReportEntry:
 
 
 def as_html(run: Run, entries: Sequence[ReportEntry], moment: datetime | None = None) -> bytes:
-    """Return the report of a run as a self-contained HTML file."""
+    """Return the report of a run as a self-contained HTML file; `moment` is its time of creation, by default now."""
     title = f"Report of {run.title or run.name}"
-    plotly, drawing = _load_scripts()
+    plotly, script = _load_scripts()
     parts = [
         "<!doctype html>",
         "<html lang='en'><head><meta charset='utf-8'>",
-        f'<meta http-equiv="Content-Security-Policy" content="{_build_policy(plotly, drawing)}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_build_policy(plotly, script)}">',
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
         "<meta name='referrer' content='no-referrer'>",
         f"<title>{_escape(title)}</title><style>{_read_asset('report.css')}</style></head>",
@@ -176,22 +177,23 @@ def as_html(run: Run, entries: Sequence[ReportEntry], moment: datetime | None = 
         f"<main>{''.join(_section_html(number, entry) for number, entry in enumerate(entries, start=1))}",
         _origin_html(run),
         "</main>",
-        _inert_json("looks", _theme_figures()),
-        f"<script>{plotly}</script><script>{drawing}</script>",
+        _inert_json("themes", _theme_figures()),
+        f"<script>{plotly}</script><script>{script}</script>",
         "</body></html>",
     ]
-    # a name from elsewhere may hold half a surrogate pair
+    # a name can contain an unpaired surrogate, which UTF-8 cannot encode
     return ("\n".join(parts) + "\n").encode("utf-8", "replace")
 
 
 @cache
 def _load_scripts() -> tuple[str, str]:
-    """Return the scripts of Plotly and of the report, with the line ends from which a browser computes their hashes."""
+    """Return the scripts of Plotly and of the report, with line ends as a browser normalises them before hashing."""
     scripts = get_plotlyjs(), _read_asset("report.js")
     return scripts[0].replace("\r\n", "\n").replace("\r", "\n"), scripts[1]
 
 
 def _build_policy(*scripts: str) -> str:
+    """Return a content security policy that allows these scripts and no other."""
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
@@ -257,16 +259,16 @@ def _table_html(entry: ReportEntry) -> str:
 def _origin_html(run: Run) -> str:
     """Return the HTML of the settings, protocols, versions and machine that are needed to reproduce the numbers."""
     record: Mapping[str, Any] = run.record
-    texts = {f"text: {role}": words for role, words in (record.get("texts") or {}).items()}
-    source = {key: value for key, value in (record.get("provenance") or {}).items() if key != "inputs"}
+    texts = {f"text: {role}": description for role, description in (record.get("texts") or {}).items()}
+    provenance = {key: value for key, value in (record.get("provenance") or {}).items() if key != "inputs"}
     protocols = "".join(f"<li>{_escape(line)}</li>" for line in _protocols(run))
     return (
         "<section id='origin'><h2>Settings, versions and machine</h2><p>The command that reproduces the "
         f"run:</p><pre>{_escape(command(run.study))}</pre>"
-        + (f"<p>Measured by:</p><ul>{protocols}</ul>" if protocols else "")
+        + (f"<p>Measurement protocols:</p><ul>{protocols}</ul>" if protocols else "")
         + _key_value_table("Settings of the run", {name: field(run.study, name) for name in field_names()})
         + _key_value_table(
-            "Texts, versions and machine of the run", {"started": record.get("started"), **texts, **source}
+            "Texts, versions and machine of the run", {"started": record.get("started"), **texts, **provenance}
         )
         + _key_value_table("Versions that wrote this report", versions())
         + "</section>"
@@ -306,20 +308,20 @@ def _figure_json(figure: go.Figure) -> str:
 
 
 def _theme_figures() -> str:
-    """Return empty figures with the light and the dark theme."""
-    figures = {name: go.Figure(layout={"template": look}) for name, look in _LOOKS.items()}
+    """Return JSON of an empty figure for each theme, from which the script takes the template."""
+    figures = {name: go.Figure(layout={"template": template}) for name, template in _THEMES.items()}
     return "{" + ",".join(f'"{name}":{figure.to_json()}' for name, figure in figures.items()) + "}"
 
 
 def _inert_json(name: str, text: str) -> str:
-    """Return JSON in an inert script element that no text inside can close."""
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    """Return JSON in a script element that is not executed; its text is escaped so that it cannot end the element."""
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
     return f"<script type='application/json' id='{name}'>{text}</script>"
 
 
-def _escape(words: object) -> str:
-    return html.escape(str(words), quote=True)
+def _escape(value: object) -> str:
+    return html.escape(str(value), quote=True)
 
 
 def _read_asset(name: str) -> str:
@@ -331,19 +333,20 @@ class Report:
     """A finished report."""
 
     content: bytes
-    """the file"""
+    """the HTML file"""
     figures: int
-    """number of figures in it"""
+    """number of its figures that could be drawn"""
     missing: dict[str, str]
     """reason for each missing figure, by name"""
 
 
 def make_report(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> Report:
-    """Make the report of a run, by default with all cards; for the arguments and errors see `gather_entries`."""
+    """Make the report of a run with the figures `cards`, by default all; see `gather_entries` for values and errors."""
     entries = gather_entries(run, cards or figure_names(), values)
     missing = {entry.name: entry.problem for entry in entries if entry.figure is None}
-    drawn_entries = [entry for entry in entries if entry.figure is not None or cards]
-    return Report(as_html(run, drawn_entries), len(entries) - len(missing), missing)
+    # a report of all figures leaves out those that cannot be drawn; a chosen figure is listed with the reason
+    listed_entries = [entry for entry in entries if entry.figure is not None or cards]
+    return Report(as_html(run, listed_entries), len(entries) - len(missing), missing)
 
 
 def require_html_name(path: Path) -> None:

@@ -80,7 +80,7 @@ def to_path(text: str) -> Path:
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line of bounded length and suggest the nearest option.
 
-    The parser of a sub-command reports unknown options itself, below its own usage.
+    Unknown options are reported by the parser of the sub-command, with the usage of the sub-command.
     """
 
     def parse_known_args(  # type: ignore[override]
@@ -90,8 +90,8 @@ class Parser(argparse.ArgumentParser):
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             names = self._option_string_actions
-            near = did_you_mean(unknown[0].partition("=")[0], names)
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+            suggestion = did_you_mean(unknown[0].partition("=")[0], names)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{suggestion}")
         return options, unknown
 
     def error(self, message: str) -> NoReturn:
@@ -102,9 +102,9 @@ class Parser(argparse.ArgumentParser):
 def add_command(
     commands: Any, name: str, command: Callable[[argparse.Namespace], int], about: str | None = None
 ) -> argparse.ArgumentParser:
-    """Return the parser of a sub-command, with the function that runs it as the default of `command`."""
+    """Add a sub-command to `commands` and return its parser, which stores the function `command` in the options."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=COMMANDS[name].about, description=about)
-    # `--detach` is removed from the arguments of a job, so it must not be abbreviated
+    # a job runs the same arguments without `--detach`, which must therefore not be abbreviated
     parser.allow_abbrev = False
     parser.set_defaults(command=command)
     return parser

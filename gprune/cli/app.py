@@ -34,7 +34,7 @@ def _app(options: argparse.Namespace) -> int:
     from gprune.app.server import ServerOptions, browser, endpoint, serving
 
     if options.cache is not None:
-        # the pages and their jobs read the variable
+        # the pages and their jobs read the cache folder from this variable
         os.environ["GPRUNE_CACHE"] = str(options.cache.resolve())
     address = endpoint.find_endpoint(options.address, options.port, options.public_address)
     page: contextlib.AbstractContextManager[None] = contextlib.nullcontext()

@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
     inner = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     overview = inner.add_parser("list", help="disk use by kind of result and by run")
     overview.set_defaults(command=_list)
-    prune = inner.add_parser("prune", help="remove results that no run needs, or runs with their unshared results")
+    prune = inner.add_parser("prune", help="remove results that no run needs, or runs and the results only they need")
     prune.add_argument("runs", metavar="RUN", nargs="*", help="runs to remove (default: results that no run needs)")
     prune.add_argument("--yes", action="store_true", help="remove the results; without this option, only list them")
     prune.set_defaults(command=_prune)
@@ -39,7 +39,7 @@ def _list(options: argparse.Namespace) -> int:
     overview = cache.overview(store)
     say(f"{store.root}: {amount(overview.total)}")
     _print("results", [(kind, f"{count}", amount(size)) for kind, (count, size) in overview.kinds.items()])
-    usage = [(run, amount(used.total), f"{amount(used.unshared)} unshared") for run, used in overview.runs.items()]
+    usage = [(run, amount(disk.total), f"{amount(disk.unshared)} unshared") for run, disk in overview.runs.items()]
     _print("runs, with the results that they need", usage)
     _print("other files", [(name, "", amount(size)) for name, size in overview.other_sizes.items()])
     if overview.unneeded:
@@ -50,6 +50,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _print(title: str, rows: list[tuple[str, str, str]]) -> None:
+    # without rows, the title is not printed either
     if rows:
         say(f"\n{title}")
         for name, middle, last in rows:
@@ -57,6 +58,7 @@ def _print(title: str, rows: list[tuple[str, str, str]]) -> None:
 
 
 def _prune(options: argparse.Namespace) -> int:
+    """List or remove the results that no run needs, or with RUN the runs; return the exit code."""
     from gprune.pipeline import cache
     from gprune.system.files import remove
 
@@ -82,6 +84,7 @@ def _prune(options: argparse.Namespace) -> int:
 
 
 def _prune_runs(options: argparse.Namespace, store: Store) -> int:
+    """List or remove runs, with the results that no other run needs; return the exit code."""
     from gprune.pipeline import cache, runs
 
     usage = cache.overview(store).runs

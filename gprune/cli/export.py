@@ -59,8 +59,8 @@ def _export(options: argparse.Namespace) -> int:
 def _export_padded(options: argparse.Namespace) -> int:
     from gprune.models.export import padded
 
-    chosen = options.method or options.repair or options.recovered
-    require(not chosen, "--padded", chosen, "given with FOLDER and OUT alone")
+    unused = options.method or options.repair or options.recovered
+    require(not unused, "--padded", unused, "given with FOLDER and OUT alone")
     with show_progress("export", options.job) as progress:
         folder = padded.save_padded(safe_parsing.path(options.run, "the folder"), options.out, progress)
     say(f"{folder}: an ordinary model, every layer padded with zeros to the widest, read back and compared")

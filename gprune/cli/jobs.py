@@ -1,4 +1,4 @@
-"""`jobs list`, `jobs logs`, `jobs cancel`, `jobs resume`, and the options that start jobs from other commands."""
+"""`jobs list`, `jobs logs`, `jobs cancel`, `jobs resume`, and functions with which other commands submit jobs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
     logs = actions.add_parser("logs", help="print the log of a job")
     logs.add_argument("job_id", metavar="JOB", help=_JOB)
     logs.add_argument("-f", "--follow", action="store_true", help="print new lines until the job has ended")
-    logs.add_argument("-n", "--lines", type=int, default=200, help="lines to print from its end (default: 200)")
+    logs.add_argument("-n", "--lines", type=int, default=200, help="number of its last lines to print (default: 200)")
     cancel = actions.add_parser("cancel", help="stop jobs; completed stages are kept")
     resume = actions.add_parser("resume", help="start ended jobs again; completed stages are reused")
     for action, command in ((listing, _list), (logs, _logs), (cancel, _cancel), (resume, _resume)):
@@ -150,7 +150,10 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _find_job(cache: Path, name: str) -> Job:
-    """Return the job with this id or part of an id. Raises JobError if none or several match."""
+    """Return the job whose id is `name`, or begins or ends with it; `last` is the newest job.
+
+    Raises JobError if none or several match.
+    """
     listed = jobs.jobs(cache)
     matches = [job for job in listed if job.id.startswith(name) or job.id.endswith(name)]
     if name == "last":
@@ -164,18 +167,18 @@ def _find_job(cache: Path, name: str) -> Job:
 
 def format_job(job: Job) -> str:
     """Return a job as one line of text."""
-    words = [f"{job.id}  {job.state:<11}"]
+    parts = [f"{job.id}  {job.state:<11}"]
     if job.position is not None:
-        words.append(f"place {job.position}")
+        parts.append(f"place {job.position}")
     if job.elapsed is not None:
-        words.append(duration(job.elapsed, 1))
+        parts.append(duration(job.elapsed, 1))
     if job.state in ("running", "cancelling"):
         progress = jobs.progress(job.folder.parents[1], job.id)
-        words.append(f"{progress.stage} {progress.done}/{progress.total}" if progress.total else progress.stage)
-        words.append(progress.waits)
-    words += [f"on {job.device}" if job.device else "", job.label]
-    words.append(job.run if job.state == "done" else job.error)
-    return "  ".join(word for word in words if word)
+        parts.append(f"{progress.stage} {progress.done}/{progress.total}" if progress.total else progress.stage)
+        parts.append(progress.waits)
+    parts += [f"on {job.device}" if job.device else "", job.label]
+    parts.append(job.run if job.state == "done" else job.error)
+    return "  ".join(filter(None, parts))
 
 
 def _to_json(job: Job) -> dict[str, Any]:
@@ -185,7 +188,8 @@ def _to_json(job: Job) -> dict[str, Any]:
 
 def _follow(log: Path, position: int, is_active: Callable[[], bool]) -> None:
     """Print the lines that are added to a log after `position` until the job has ended."""
-    rest, active = "", True
+    # `unfinished` is the beginning of a line whose end the job has not written yet
+    unfinished, active = "", True
     while active:
         # checked before reading, so that everything the job writes before its end is read
         active = is_active()
@@ -193,9 +197,10 @@ def _follow(log: Path, position: int, is_active: Callable[[], bool]) -> None:
         if log.exists():
             with open(log, encoding="utf-8", errors="replace", newline="\n") as file:
                 file.seek(position)
-                rest += file.read()
+                unfinished += file.read()
                 position = file.tell()
-        *lines, rest = rest.split("\n")
-        for line in lines if active or not rest else [*lines, rest]:
+        *lines, unfinished = unfinished.split("\n")
+        for line in lines if active or not unfinished else [*lines, unfinished]:
+            # of a progress bar, only its last state is printed
             say(printable(line.rpartition("\r")[2]), flush=True)
         time.sleep(FOLLOW_SECONDS if active else 0)

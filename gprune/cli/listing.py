@@ -18,7 +18,7 @@ from gprune.system.units import amount
 def add(commands: Any) -> None:
     """Register the five commands."""
     models = add_command(commands, "models", _models)
-    models.add_argument("model", nargs="?", metavar="FOLDER", help="a folder, a hub name, or `demo`")
+    models.add_argument("model", nargs="?", metavar="FOLDER", help="model to describe: a folder, a hub name, or `demo`")
     add_command(commands, "texts", _texts)
     tasks = add_command(commands, "tasks", _tasks)
     tasks.add_argument("tasks", nargs="*", metavar="TASK", help="tasks of lm-eval, or files of your own questions")
@@ -30,11 +30,11 @@ def add(commands: Any) -> None:
 
 
 def _models(options: argparse.Namespace) -> int:
-    """Print every family by its model type, or the contents of one folder."""
+    """Print all families by model type, or a description of one model."""
     if options.model is not None:
         return _describe_model(options)
     for model_type, layout in FAMILIES.items():
-        say(f"{model_type:<18} {layout.label:<16} {layout.pruned}")
+        say(f"{model_type:<18} {layout.label:<16} {layout.pruned_units}")
     return 0
 
 
@@ -81,12 +81,12 @@ def _tasks(options: argparse.Namespace) -> int:
     for name in tuple(options.tasks) or tasks.listed_tasks():
         try:
             source = tasks.resolve(name, settings)
-            words = "built in" if source.kind == "demo" else "from the hub"
+            description = "built in" if source.kind == "demo" else "from the hub"
             if source.file is not None:
-                words = f"{len(tasks.read_documents(source)):,} rows, {source.file}"
+                description = f"{len(tasks.read_documents(source)):,} rows, {source.file}"
         except GpruneError as error:
-            words, exit_code = str(error), EXIT_UNFILLED
-        say(f"{name:<18} {safe_parsing.sentence(words)}")
+            description, exit_code = str(error), EXIT_UNFILLED
+        say(f"{name:<18} {safe_parsing.sentence(description)}")
     if not options.tasks:
         say("every other task of lm-eval works too, for example `tasks gsm8k mmlu`", file=sys.stderr)
     return exit_code

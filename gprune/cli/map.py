@@ -9,9 +9,9 @@ from gprune.cli.progress import show_progress
 from gprune.study.settings import require
 
 _ABOUT = (
-    "Places similar neurons of a layer near each other: by their behaviour on the texts, from the results of "
-    "the run, or by their weights, which needs the model. The result is stored in the cache, where the page "
-    "Neuron map reads it."
+    "Places similar neurons of a layer near each other. Similarity is that of their behaviour on the texts, which "
+    "is read from the results of the run, or that of their weights, which needs the model. The result is stored in "
+    "the cache, from which the page Neuron map reads it."
 )
 
 

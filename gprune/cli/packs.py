@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
         help="include results from which texts can be reconstructed: token ids, excerpts, questions",
     )
     pack.add_argument(
-        "--with-steps", action="store_true", help="include results that no page reads, often most of the bytes"
+        "--with-steps", action="store_true", help="include intermediate results that no page reads, often most bytes"
     )
     add_cache(pack)
     unpack = add_command(commands, "unpack", _unpack, _UNPACK)

@@ -28,7 +28,10 @@ def absolute_path(name: str) -> str:
 
 
 def text(value: Any) -> Any:
-    """Return a text's name with the path of its file made absolute; for a list, each entry; else the value."""
+    """Return the name of a text, with the path of its file made absolute; for a list, convert each entry.
+
+    Values of other types are returned unchanged.
+    """
     if isinstance(value, list | tuple):
         return tuple(map(text, value))
     if not isinstance(value, str):
@@ -37,13 +40,13 @@ def text(value: Any) -> Any:
     if name:
         return f"{name}={text(value)}"
     location, sign, options = value.partition("#")
-    # a folder with the name of a known text is ignored
+    # a name without one of these characters is a known text, even if there is a folder of that name
     return absolute_path(location) + sign + options if set(location) & set("/.~") else value
 
 
-def parse_setting(word: str) -> tuple[str, Any]:
+def parse_setting(argument: str) -> tuple[str, Any]:
     """Parse FIELD=VALUE and make the path of a text absolute; for errors see `assignment`."""
-    field, value = assignment(word)
+    field, value = assignment(argument)
     return field, text(value) if field.endswith("_text") else value
 
 

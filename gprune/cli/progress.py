@@ -26,20 +26,22 @@ if TYPE_CHECKING:
     from gprune.jobs import JobReporter
 
 _LINE_SECONDS = 10.0
+"""least seconds between two lines of a stage, if the output is not a terminal"""
 _FOLDERS = {
     "checkpoint": "pruned model",
     "recovered_checkpoint": "recovered model",
     "recommended_checkpoint": "pruned model of the recommended recipe",
 }
+"""entries of a result with the folder of a model, and their titles"""
 
 
 class _Bars:
     """Context manager with progress bars that are displayed only on a terminal."""
 
-    def __init__(self, before: str, width: int, after: str) -> None:
+    def __init__(self, left_text: str, width: int, right_text: str) -> None:
         # brackets in paths and messages are not markup
         self.console = Console(stderr=True, markup=False)
-        columns = TextColumn(before, markup=False), BarColumn(width), TextColumn(after, markup=False)
+        columns = TextColumn(left_text, markup=False), BarColumn(width), TextColumn(right_text, markup=False)
         times = TimeElapsedColumn(), TimeRemainingColumn()
         self.bars = Progress(*columns, *times, console=self.console, disable=not self.console.is_terminal)
 
@@ -88,20 +90,20 @@ class Reporter(_Bars):
 
 
 class StudiesProgress(_Bars):
-    """Display one line of progress for many studies on a terminal; otherwise print one line per study."""
+    """Display one bar for all studies of a command on a terminal; in any case print one line per finished study."""
 
     def __init__(self, job: JobReporter | None = None, stage: str = "") -> None:
-        """Create the line. With `job`, each status is also reported to the job as the progress of `stage`."""
+        """Create the bar. With `job`, each status is also reported to the job as the progress of `stage`."""
         self.job, self.stage = job, stage
         super().__init__("{task.completed}/{task.total} studies", 24, "{task.description}")
         self.line = self.bars.add_task("", total=None)
 
     def update(self, status: Status) -> None:
         """Show the number of finished studies and the running stage."""
-        words = f"{status.label}: {status.stage}" if status.stage else ""
-        self.bars.update(self.line, completed=status.done, total=status.total, description=words)
+        description = f"{status.label}: {status.stage}" if status.stage else ""
+        self.bars.update(self.line, completed=status.done, total=status.total, description=description)
         if self.job is not None:
-            self.job(self.stage, status.done, status.total, words)
+            self.job(self.stage, status.done, status.total, description)
 
     def print_end(self, entry: ScheduledStudy, reason: str) -> None:
         """Print that a study has ended, with the reason if it failed."""
@@ -137,6 +139,7 @@ def print_summary(result: dict[str, Any]) -> None:
 
 
 def _tables(result: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield the tables of a finished run, each as lines of text: perplexities, recovery, tasks and speed."""
     texts, accuracy = result["settings"]["evaluation"]["texts"], result.get("accuracy", {})
     if "perplexity" in result:
         rows = [
@@ -218,17 +221,19 @@ def print_spread(spread: dict[str, Any], results: list[dict[str, Any]]) -> None:
 
 
 def _seed_table(spread: dict[str, Any], title: str, scale: float) -> list[str]:
+    """Return the lines of a table with mean and standard deviation by method; numbers are multiplied by `scale`."""
     subjects = list(dict.fromkeys(subject for values in spread.values() for subject in values))
     rows = []
     for method, values in spread.items():
         cells = [values.get(subject, {}) for subject in subjects]
         numbers = [cell.get("acc", cell) for cell in cells]
-        words = [f"{scale * n['mean']:.2f} ± {scale * n['deviation']:.2f}" if n else "-" for n in numbers]
-        rows.append((method, *words))
+        texts = [f"{scale * n['mean']:.2f} ± {scale * n['deviation']:.2f}" if n else "-" for n in numbers]
+        rows.append((method, *texts))
     return _table(title, tuple(map(short, subjects)), rows)
 
 
 def _format_accuracy(accuracy: dict[str, Any] | None) -> str:
+    """Format the accuracy of a task: its own metric, or acc / acc_norm in percent with the standard error."""
     if accuracy is None:
         return "-"
     if "metric" in accuracy:

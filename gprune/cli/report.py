@@ -8,8 +8,8 @@ from gprune.analysis.formatting import format_count
 from gprune.cli import add_cache, add_command, add_run, say, to_path
 
 _ABOUT = (
-    "Writes the figures of a run as the app draws them, with findings, tables, settings and versions, in one HTML "
-    "file that needs no network. Nothing is computed."
+    "Writes the figures of a run as the app draws them, with findings, tables, settings and versions, as one HTML "
+    "file that needs no network. Missing results are not computed."
 )
 
 

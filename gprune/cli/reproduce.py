@@ -54,6 +54,7 @@ def add(commands: Any) -> None:
 
 
 def _add_scale(parser: argparse.ArgumentParser) -> None:
+    """Add the options that replace fields of the scale."""
     scale = parser.add_argument_group("changes of the scale")
     for option in ("primary", "auxiliary", "substitute", "samples", "epochs", "windows"):
         add_field(scale, option, OPTIONS[option])
@@ -83,7 +84,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         help="omit the rows of controls, some of which cost as much as GPrune",
     )
     add_profile(scale)
-    settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
+    settings = [setting for setting in get_args(hint("evaluation.speed")) if setting != "none"]
     add_field(scale, "speed", "evaluation.speed", choices=settings, metavar=None)
     add_settings(scale, "any other field of every study, for example calibration.batch=8 (repeatable)")
 
@@ -125,6 +126,7 @@ def _report_builder(options: argparse.Namespace, chosen: list[PaperTable]) -> An
 
 
 def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) -> Any:
+    """Return the scale of a model: that of the options, of a single chosen table, or the default."""
     names = [field.name for field in fields(scales.Scale) if hasattr(options, field.name)]
     changes = {name: paths.text(getattr(options, name)) for name in names}
     changes["task_folder"] = paths.task_folder(options.task_folder or "") or None
@@ -134,32 +136,34 @@ def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) ->
     return scales.choose(model, options.scale or default_scale or None, changes)
 
 
-def work_of(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> TableWork:
-    """Return the work for some tables, whose output folder is in the cache."""
+def build_table_work(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> TableWork:
+    """Create the `TableWork` of the chosen tables; its output folder is in the cache."""
     store = Store(options.cache)
     folder = store.root / "reproductions" / folder_name(series.model, series.scale)
     return TableWork(store, series, chosen, folder, command=command_line())
 
 
 def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
-    table_work = work_of(options, chosen, series)
+    """Print every study that the tables need, and the stage until which it has to run; return the exit code."""
+    table_work = build_table_work(options, chosen, series)
     missing = {entry.shared: entry for entry in work.missing(chosen, series, table_work.finished)}
     needed = work.needed_studies(chosen, series)
     for entry in needed:
-        left = missing.get(entry.shared)
-        state = f"until {left.until}" if left else "there"
-        say(f"{state:<18} {entry.study.name:<48} {' '.join((left or entry).study.methods)}")
+        missing_entry = missing.get(entry.shared)
+        state = f"until {missing_entry.until}" if missing_entry else "there"
+        say(f"{state:<18} {entry.study.name:<48} {' '.join((missing_entry or entry).study.methods)}")
     rows = sum(len(table.rows(series)) for table in chosen)
     say(f"{rows} rows of {len(chosen)} tables from {len(needed)} studies, {len(missing)} of them missing")
     return 0
 
 
 def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series, reporter: JobReporter | None) -> int:
+    """Run the missing studies of one model, print its tables, and return the exit code."""
     work.check_inputs(series)
-    table_work = work_of(options, chosen, series)
+    table_work = build_table_work(options, chosen, series)
     missing = len(work.missing(chosen, series, table_work.finished))
-    left = f"{missing} studies to run" if missing else "every study is there"
-    say(f"{short(series.model)}: {left}", file=sys.stderr)
+    message = f"{missing} studies to run" if missing else "all studies are finished"
+    say(f"{short(series.model)}: {message}", file=sys.stderr)
     with StudiesProgress(reporter, "reproduce") as display:
         assembled = table_work.run(display.update, display.print_end)
     for table in assembled:

@@ -20,6 +20,7 @@ from gprune.study.settings import require
 from gprune.system import safe_parsing
 
 _LISTED_CHARACTERS = 120
+"""maximum number of characters of the list of tasks that were not measured"""
 
 
 def add(commands: Any) -> None:

@@ -1,8 +1,8 @@
 """Handle SIGTERM and SIGUSR1, by which a scheduler asks a process to stop.
 
 The run is then marked as interrupted. Learning finishes its step and saves a checkpoint, from which the next run
-resumes. In a job whose folder records a cancellation the run is marked as cancelled. A second signal ends the process
-at once; a cancelled job ignores it.
+resumes. If the folder of a job records a cancellation, its run is marked as cancelled instead. A second signal ends the
+process at once, except in a cancelled job, which ignores it.
 """
 
 import signal

@@ -1,8 +1,8 @@
 """`speed`: measure the speed of dense and pruned models (appendix, practical inference speedup).
 
-With `--detach` a job runs the measurement alone on its device. The first model stays in memory; the others are loaded
-one at a time. Models are folders, or shapes with random weights such as `random:llama2-7b`, also with a narrower width
-in every layer (`random:llama2-7b@0.5`), because speed does not depend on the weights.
+With `--detach`, the measurement runs as a job that has its device to itself. The first model stays in memory; the
+others are loaded one at a time. Models are folders, or shapes with random weights such as `random:llama2-7b`, because
+speed does not depend on the weights. `random:llama2-7b@0.5` has narrower layers, at 50% retention.
 """
 
 import argparse
@@ -57,11 +57,11 @@ def _speed(options: argparse.Namespace) -> int:
         require_place(options.json)
     settings = _settings(options)
     models: dict[str, Any] = {}
-    times = Counter[str]()
+    counts = Counter[str]()
     for name in options.models:
         loading.require_loadable_name(name, options.align)
-        times[name] += 1
-        label = name if times[name] == 1 else f"{name} #{times[name]}"
+        counts[name] += 1
+        label = name if counts[name] == 1 else f"{name} #{counts[name]}"
         models[label] = partial(loading.load_bare_model, name, settings.device, settings.dtype, options.align)
     with job_reporter(options.job) as reporter:
         with show_stages(reporter) as show:
@@ -75,6 +75,7 @@ def _speed(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Any:
+    """Return the settings of the preset, changed by the options that are given."""
     from gprune.evaluation import speed
 
     changes = {name: getattr(options, name) for name in ("batch", "prompt", "repeats", "dtype", "device")}
@@ -88,4 +89,4 @@ def _print_table(rows: list[dict[str, Any]], setting: str) -> None:
     say(f"\n{setting}")
     say("Medians with their interquartile ranges (IQR); ratios are relative to the first model in each repetition.")
     if len({row["model"] for row in rows}) > 2:
-        say("Each other model alternated with the first one; the rows of the first cover all its repetitions.")
+        say("Each other model alternated with the first model; the rows of the first cover all its repetitions.")

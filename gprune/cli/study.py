@@ -51,7 +51,7 @@ def changes(options: argparse.Namespace) -> dict[str, Any]:
     """
     by_option = {field: getattr(options, option.replace("-", "_")) for option, field in OPTIONS.items()}
     values = {field: value for field, value in by_option.items() if value is not None}
-    return values | dict(assignment(word) for word in options.set)
+    return values | dict(map(assignment, options.set))
 
 
 def add_field(parser: Any, option: str, field: str, suffix: str = "", **overrides: Any) -> None:
@@ -59,17 +59,18 @@ def add_field(parser: Any, option: str, field: str, suffix: str = "", **override
 
     `field` is a dotted name; `suffix` is appended to the help; `overrides` are passed to ``add_argument``.
     """
-    kind = hint(field)
-    inner = (get_args(kind) or (kind,))[0]
+    annotation = hint(field)
+    # the number type of an optional number, such as `int | None`
+    first_type = (get_args(annotation) or (annotation,))[0]
     keywords: dict[str, Any] = {}
-    if inner in (int, float):
-        keywords["type"] = inner
-    elif get_origin(kind) is tuple:
+    if first_type in (int, float):
+        keywords["type"] = first_type
+    elif get_origin(annotation) is tuple:
         keywords["nargs"] = "+"
-    elif get_origin(kind) is Literal:
-        keywords["metavar"] = f"{{{','.join(get_args(kind))}}}"
-    words = documentation()[field] + suffix
-    parser.add_argument(f"--{option}", help=words.replace("%", "%%"), **(keywords | overrides))
+    elif get_origin(annotation) is Literal:
+        keywords["metavar"] = f"{{{','.join(get_args(annotation))}}}"
+    help_text = documentation()[field] + suffix
+    parser.add_argument(f"--{option}", help=help_text.replace("%", "%%"), **(keywords | overrides))
 
 
 def add_profile(parser: Any) -> None:
@@ -113,7 +114,10 @@ def require_readable(study: Study) -> None:
 
 
 def print_forecast(forecast: Forecast | None) -> None:
-    """Print memory and time of stages on stderr, and whether they fit; `forecast` is None without the model."""
+    """Print the estimated memory and time of stages on stderr, and whether they fit.
+
+    `forecast` is None if the model is not on this machine.
+    """
     if forecast is None:
         say("memory and time: not known before the model is on this machine", file=sys.stderr)
         return

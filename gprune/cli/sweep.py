@@ -43,7 +43,7 @@ def _sweep(options: argparse.Namespace) -> int:
     sweep, store = sweeps.from_file(options.sweep), Store(options.cache)
     # jobs run in another working directory, so paths are made absolute here
     variations = [replace(variation, study=paths.study(variation.study)) for variation in sweep.variations()]
-    # two names of one file are equal after this
+    # absolute paths show that two studies read the same file under different names
     sweeps.require_distinct(variations)
     if options.slurm:
         return _submit(options, sweep, variations, store)
@@ -54,6 +54,7 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _dry_run(options: argparse.Namespace, sweep: Sweep, variations: Sequence[Variation], store: Store) -> int:
+    """Print the state of every study and the number of missing stages; return the exit code."""
     # marks jobs without a process as ended
     jobs.reconcile(store.root)
     _print_states(options, sweep, sweeps.study_statuses(variations, store, sweep.until))
@@ -95,21 +96,21 @@ def _studies(count: int) -> str:
 
 
 def _print_states(options: argparse.Namespace, sweep: Sweep, statuses: Sequence[StudyStatus]) -> None:
-    """Print the states of the studies."""
+    """Print the state of every study on stdout, and their counts; with --json both as one JSON object."""
     counts = Counter(status.state for status in statuses)
     state_counts = {state: counts[state] for state in sweeps.STATES if counts[state]}
     if options.json:
         values = {"title": sweep.title, "counts": state_counts, "studies": [_to_dict(status) for status in statuses]}
         say(json.dumps(values, indent=2, ensure_ascii=False, default=str))
         return
-    widest = max(len(status.variation.words) for status in statuses)
+    widest = max(len(status.variation.label) for status in statuses)
     for status in statuses:
-        words = safe_parsing.sentence(status.words) or (status.run if status.state == "done" else "")
-        say(f"{status.state:<11}  {status.variation.words:<{widest}}  {words}".rstrip())
+        detail = safe_parsing.sentence(status.detail) or (status.run if status.state == "done" else "")
+        say(f"{status.state:<11}  {status.variation.label:<{widest}}  {detail}".rstrip())
     say(f"{_studies(len(statuses))}: {', '.join(f'{n} {state}' for state, n in state_counts.items())}", file=sys.stderr)
 
 
 def _to_dict(status: StudyStatus) -> dict[str, Any]:
     """Return the status of a study as plain JSON values."""
-    about = {"name": status.variation.study.name, "settings": dict(status.variation.settings)}
-    return about | {"run": status.run, "state": status.state, "words": status.words, "job": status.job}
+    study_values = {"name": status.variation.study.name, "settings": dict(status.variation.settings)}
+    return study_values | {"run": status.run, "state": status.state, "words": status.detail, "job": status.job}

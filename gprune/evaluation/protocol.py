@@ -180,5 +180,5 @@ def holdout_statuses(
 
 def leading_text(statuses: Mapping[str, HoldoutStatus], study: Study) -> str:
     """Return the text on which findings are stated: unseen, else of another corpus, else A, else any, else ""."""
-    foreign = [text for text, status in statuses.items() if status.other]
+    foreign = [text for text, status in statuses.items() if status.is_other_corpus]
     return next(iter(unseen(statuses) + foreign + [study.primary] * (study.primary in statuses) + [*statuses]), "")

@@ -23,7 +23,9 @@ from gprune.study import Study
 from gprune.system.errors import GpruneError, JobError
 
 POLL_SECONDS = 0.5
+"""seconds between two polls of the jobs"""
 RECONCILE_SECONDS = 2.0
+"""seconds between two searches for jobs whose process was killed"""
 CANCELLED = "its job was cancelled: run the command again to continue"
 INTERRUPTED = "its job was interrupted: run the command again to continue"
 INCOMPLETE = "its run ended without this result: run the command again, and see the job's log"
@@ -47,7 +49,7 @@ E = TypeVar("E", bound=ScheduledStudy)
 
 
 @dataclass(frozen=True, slots=True)
-class Open(Generic[E]):
+class OpenJob(Generic[E]):
     """A job that has not ended, with its entry in the schedule."""
 
     entry: E
@@ -62,13 +64,13 @@ class Status:
     """Progress of a schedule."""
 
     done: int
-    """studies that have ended"""
+    """number of studies that have ended"""
     total: int
     """number of all studies"""
     label: str
-    """label of the running study"""
+    """name of a running study; empty if none runs"""
     stage: str
-    """its current stage, with the finished share"""
+    """current stage of that study and its finished steps; empty if none runs"""
 
 
 Watcher = Callable[[Status], None]
@@ -91,13 +93,13 @@ class Schedule(Generic[E]):
             cache: Folder with the queue of jobs and the results.
             watch: Called with the status after every poll.
             ended: Called with every entry that has ended and the reason for its failure, empty if it succeeded.
-            needed: Returns True if an entry still lacks results. It is called before the entry is started, since a
-                job of an earlier command may just have ended, and at its end.
+            needed: Returns True if an entry still lacks results. It is called before the entry is started, because a
+                job of an earlier command may have computed them, and after its job has ended.
             build: Builds the argument list of a run, as for gprune.jobs.submit.
         """
         self.cache = cache
         self._watch, self._ended, self._needed, self._build = watch, ended, needed, build
-        self._waiting, self._open = deque[E](), list[Open[E]]()
+        self._waiting, self._open = deque[E](), list[OpenJob[E]]()
         self._reconciled = 0.0
 
     def run(self, entries: Sequence[E]) -> None:
@@ -121,12 +123,14 @@ class Schedule(Generic[E]):
             raise
 
     def _has_room(self, entry: E) -> bool:
+        # a study that measures speed runs alone
         if entry.timed:
             return not self._open
         # submit one more job than can run, so that the queue is never empty between two polls
         return len(self._open) <= queue.max_jobs()
 
     def _start(self, entry: E) -> None:
+        """Submit the job of an entry, unless a job of the entry is active or its results are complete."""
         open_job = self._find_open(entry)
         if open_job is not None:
             self._open.append(open_job)
@@ -135,15 +139,16 @@ class Schedule(Generic[E]):
             self._ended(entry, "")
             return
         job = jobs.submit(self.cache, entry.study, entry.study.name, arguments(entry.until), self._build)
-        self._open.append(Open(entry, job.id, is_own=True))
+        self._open.append(OpenJob(entry, job.id, is_own=True))
 
-    def _find_open(self, entry: E) -> Open[E] | None:
+    def _find_open(self, entry: E) -> OpenJob[E] | None:
         """Return the active job of an entry, whoever started it, or None."""
         digest = fingerprint(entry.study, arguments(entry.until))
         active = (job for job in jobs.jobs(self.cache) if job.state in ("queued", "running"))
-        return next((Open(entry, job.id, is_own=False) for job in active if job.fingerprint == digest), None)
+        return next((OpenJob(entry, job.id, is_own=False) for job in active if job.fingerprint == digest), None)
 
     def _poll(self) -> None:
+        """Report the entries whose jobs have ended; restart those that the job of another command left incomplete."""
         if time.monotonic() - self._reconciled >= RECONCILE_SECONDS:
             jobs.reconcile(self.cache)
             self._reconciled = time.monotonic()
@@ -154,18 +159,18 @@ class Schedule(Generic[E]):
             self._open.remove(item)
             incomplete = self._needed(item.entry)
             if not item.is_own and (self._is_killed(item) or (incomplete and not reason)):
-                # the job was killed before its command started, or its run has another name, as in a sweep with
-                # another title
+                # start the entry again: the job of another command was killed before the run started, or it computed
+                # the study under another run name, as a sweep with another title does
                 self._waiting.appendleft(item.entry)
                 continue
             self._ended(item.entry, reason or (INCOMPLETE if incomplete else ""))
 
-    def _is_killed(self, item: Open[E]) -> bool:
+    def _is_killed(self, item: OpenJob[E]) -> bool:
         with contextlib.suppress(JobError):
             return jobs.get(self.cache, item.job).killed
         return False
 
-    def _find_end_reason(self, item: Open[E]) -> str | None:
+    def _find_end_reason(self, item: OpenJob[E]) -> str | None:
         """Return None while a job is active; afterwards the reason for its failure, or an empty text."""
         try:
             job = jobs.get(self.cache, item.job)

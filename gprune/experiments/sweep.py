@@ -28,7 +28,7 @@ from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.forms import Form, Listed, Rule, one_of
 
 NOT_VARIED = ("name", "group", "text_names")
-"""display fields, which a sweep cannot vary because it names its studies itself"""
+"""fields for display, which a sweep cannot vary because it sets them itself"""
 
 
 _TITLE = Rule(
@@ -43,10 +43,10 @@ class Variation:
 
     settings: tuple[tuple[str, Any], ...]
     """varied dotted fields with their values in this study"""
-    words: str
+    label: str
     """`settings` as text for display"""
     study: Study
-    """the study, whose name has the title of the sweep and these words"""
+    """the study, whose name consists of the title of the sweep and the label"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +100,10 @@ class Sweep(Form):
         axes = [[(name, value) for value in values] for name, values in self.space.items()]
         points = [(*case.items(), *point) for case in self.cases or ({},) for point in itertools.product(*axes)]
         names = [format_settings(point) for point in points]
-        times = Counter(names)
+        name_counts = Counter(names)
         # values with equal short forms, such as files of one name in different folders, are written in full
         names = [
-            name if times[name] == 1 else format_settings(point, full=True)
+            name if name_counts[name] == 1 else format_settings(point, full=True)
             for name, point in zip(names, points, strict=True)
         ]
         labelled = enumerate(zip(points, names, strict=True), 1)
@@ -112,6 +112,7 @@ class Sweep(Form):
         return variations
 
     def _build_variation(self, number: int, settings: tuple[tuple[str, Any], ...], label: str) -> Variation:
+        """Build one study of the sweep, with a name for display. Raises SettingsError if a value is not valid."""
         try:
             study = self.study.with_settings(dict(settings))
         except SettingsError as error:
@@ -128,7 +129,7 @@ def require_distinct(variations: Sequence[Variation]) -> None:
         first_variation = by_digest.setdefault(variation.study.digest, variation)
         if first_variation is not variation:
             raise SettingsError(
-                f"{variation.words!r} and {first_variation.words!r} are the same study: name each value once"
+                f"{variation.label!r} and {first_variation.label!r} are the same study: name each value once"
             )
 
 
@@ -196,7 +197,7 @@ class StudyStatus:
     """name of the study's run"""
     state: str
     """one of STATES"""
-    words: str
+    detail: str
     """reason for a failure or a wait, or the current stage; may be empty"""
     job: str
     """id of the latest job; empty if there is none"""
@@ -254,23 +255,24 @@ def unfinished_studies(variations: Sequence[Variation], store: Store, until: str
 
 
 def shared_stages(studies: Sequence[Study], store: Store, until: str) -> list[tuple[int, str]]:
-    """Return runs, as index of a study and last stage, that compute stages which several studies need.
+    """Return the runs that should come first, because several studies need all the stages that they compute.
 
-    Such a run computes nothing that only its own study needs. Results that the cache already has are skipped.
+    A run is an index in `studies` and its last stage. Results that the cache already has do not count.
     """
     results = [opened(study, store) for study in studies]
+    # number of studies that need each missing result
     counts = Counter(key for result in results for key in result.missing_keys(until))
     planned: set[str] = set()
-    runs_before = []
+    shared_runs = []
     for index, result in enumerate(results):
         for end in reversed(UNTIL[: UNTIL.index(until) + 1]):
             missing = result.missing_keys(end)
             if missing and all(counts[key] > 1 for key in missing):
                 if not missing <= planned:
-                    runs_before.append((index, end))
+                    shared_runs.append((index, end))
                     planned |= missing
                 break
-    return runs_before
+    return shared_runs
 
 
 def is_finished(study: Study, store: Store, until: str) -> bool:
@@ -291,7 +293,7 @@ def is_finished(study: Study, store: Store, until: str) -> bool:
 
 
 def study_statuses(variations: Sequence[Variation], store: Store, until: str) -> list[StudyStatus]:
-    """Return the states of a sweep's studies, in order."""
+    """Return the states of a sweep's studies in the order of `variations`."""
     newest: dict[str, jobs.Job] = {}
     for job in jobs.jobs(store.root):
         newest.setdefault(job.fingerprint, job)
@@ -302,6 +304,7 @@ def study_statuses(variations: Sequence[Variation], store: Store, until: str) ->
 
 
 def _read_status(variation: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:
+    """Return the state of one study from its results, its latest job, or the record of its run, in this order."""
     run, job_id = run_name(variation.study), job.id if job else ""
     if (job is None or not job.active) and is_finished(variation.study, store, until):
         return StudyStatus(variation, run, DONE, "", job_id)
@@ -321,5 +324,5 @@ def _describe_progress(job: jobs.Job, store: Store) -> str:
         return job.error
     progress = jobs.progress(store.root, job.id)
     count = f" {progress.done}/{progress.total}" if progress.total else ""
-    at = progress.waits or f"{progress.stage}{count}"
-    return f"{at} on {job.device}" if job.device else at
+    activity = progress.waits or f"{progress.stage}{count}"
+    return f"{activity} on {job.device}" if job.device else activity

@@ -50,23 +50,27 @@ ALIVE = ".alive"
 # UTC date, UTC time, and eight hexadecimal digits that distinguish jobs of the same second
 ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 LOCK_SECONDS = 10.0
+"""Seconds after which waiting for a lock fails."""
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 FINISHED = ("cancelled", "interrupted", "failed", "done")
 STATES = ("queued", "running", "cancelling", *FINISHED)
 REMEDY = "start it again: finished stages are kept"
+"""Remedy for a failed job."""
 ERROR = "error: "
 """Beginning of the line in which a command reports its failure."""
 LOST = "the process ended without a result (killed, out of memory, or the machine restarted)"
 DAMAGED_STATE = f"the job's {STATE} is missing or damaged; {REMEDY}"
 CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
+"""Returns the argument list of a job's process from the job's folder and arguments."""
 SPEED = "speed"
+"""Command that measures the speed of named models."""
 EXPORTS = ("export", "gguf", "map")
 """Commands that compute on the CPU and create no run."""
 SERIES = ("sweep", "reproduce")
 """Commands that submit jobs and need no device."""
 CPU = "cpu"
 NO_DEVICE = "none"
-"""A job that computes nothing itself, such as a sweep that submits its studies."""
+"""Device of a job that computes nothing itself, such as a sweep that submits its studies."""
 
 
 def root(cache: Path) -> Path:
@@ -86,7 +90,7 @@ def locate(cache: Path, job_id: str) -> Path:
 
 
 def all_folders(home: Path) -> list[Path]:
-    """Return the folders of all jobs, oldest id first."""
+    """Return the folders of all jobs, oldest id first; `home` is the folder that `root` returns."""
     try:
         names = os.listdir(home)
     except OSError:
@@ -105,7 +109,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder. Raises JobError if it is missing, not writable or locked for too long."""
+    """Hold the lock of a folder. Raises JobError if the folder is missing, not writable or locked for too long."""
     if not folder.exists():
         # the lock would create the folder again
         raise JobError(f"{folder} cannot be written: it was deleted")
@@ -132,7 +136,7 @@ def writable(folder: Path) -> Iterator[None]:
 def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
     """Return the last lines of a log as plain text, at most `count` lines of its last `window` bytes.
 
-    Every update of a progress bar replaces the line before. A missing log has no lines.
+    Of a line that a progress bar has overwritten, only the last version counts. A missing log has no lines.
     """
     try:
         with open(path, "rb") as file:
@@ -211,11 +215,11 @@ class JobState(LooseForm):
         return None if self.started is None else max(0.0, (self.ended or moment) - self.started)
 
     def with_process(self, pid: int) -> JobState:
-        """Return the state with a process of this machine."""
+        """Return the state with the process `pid` of this machine."""
         return replace(self, pid=pid, process_started=processes.process_start(pid), host=processes.host())
 
     def ended_as(self, state: str, error: str = "") -> JobState:
-        """Return the state with its end at the current time."""
+        """Return the job's state after it has ended now as `state`, one of FINISHED."""
         return replace(self, state=state, error=safe_parsing.sentence(error), ended=time.time())
 
     def after_death(self, reason: str) -> JobState:
@@ -228,6 +232,7 @@ class JobState(LooseForm):
 def read_state(folder: Path) -> JobState:
     """Return the state of a job; a damaged file counts as a failed job, with the reason."""
     values = read_json(folder / STATE) or {}
+    # a file without a state counts as damaged, although the class has a default
     try:
         return JobState.parse({"state": ""} | values)
     except SettingsError:
@@ -255,6 +260,7 @@ class JobRecord(LooseForm):
     """The constant facts of a job in ``job.json``; times are seconds since 1970."""
 
     WHAT: ClassVar = "it"
+    """How an error message refers to the file."""
     label: str
     created: float
     command: Listed[str]
@@ -268,9 +274,9 @@ class JobRecord(LooseForm):
     timed: bool = False
     """True if the job measures speed."""
     run: str = ""
-    """Name of the run that it computes or reads."""
+    """Name of the run that the job computes or reads."""
     cwd: str = ""
-    """Folder in which the command was entered; empty for the default one."""
+    """Folder in which the process starts; empty for the default folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,8 +289,8 @@ class Job(JobRecord, JobState):
     """Position in the queue from 1; None unless queued."""
 
     @property
-    def exports(self) -> bool:
-        """Return True if the job creates no run."""
+    def creates_no_run(self) -> bool:
+        """Return True if the job runs a command other than `run`, such as an export or a sweep."""
         return is_other_command(self.arguments)
 
     @property
@@ -299,9 +305,9 @@ class Job(JobRecord, JobState):
 
 
 def fingerprint(study: Study, arguments: Sequence[str], cwd: str = "") -> str:
-    """Return the SHA-256 of all inputs that determine the outcome of a job.
+    """Return the SHA-256 of the study, without its display name, the arguments and the folder of a job.
 
-    The study's display name is not included.
+    Two jobs with the same fingerprint do the same work.
     """
     return hashlib.sha256(json.dumps([study.digest, list(arguments), cwd]).encode()).hexdigest()
 
@@ -312,19 +318,21 @@ def measures_speed(study: Study, until: str = "all") -> bool:
 
 
 def _parse_device(study: Study, arguments: Sequence[str]) -> str:
+    """Return the device that a job requests, by its command, the command's options, or the study."""
     if arguments and arguments[0] in SERIES:
         return NO_DEVICE
     if not is_speed_command(arguments):
         return CPU if is_other_command(arguments) else study.device
-    # `--device=cpu` is `--device cpu`
+    # each argument by the argument before it, so that both `--device=cpu` and `--device cpu` are recognized
     options = dict(pairwise(part for word in arguments for part in word.split("=", 1)))
     return options.get("--device") or (CPU if options.get("--preset") == "cpu" else study.device)
 
 
 def create(home: Path, study: Study, label: str, arguments: Sequence[str], build: CommandBuilder, cwd: str = "") -> Job:
-    """Write the folder of a new job in one step. Raises JobError if it cannot be written.
+    """Write the folder of a new job below `home`, which appears only when it is complete.
 
-    `label` is by default the study's name; `build` returns the argument list from the job's folder and the arguments.
+    An empty `label` stands for the study's name; for `build` see CommandBuilder. Raises JobError if the folder cannot
+    be written.
     """
     created, nonce, digest = time.time(), secrets.token_hex(8), fingerprint(study, arguments, cwd)
     folder = home / (time.strftime("%Y%m%d-%H%M%S", time.gmtime(created)) + f"-{nonce[:8]}")

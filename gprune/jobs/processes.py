@@ -5,7 +5,7 @@ import platform
 
 import psutil
 
-# clock ticks of the kernel are 0.01 s; two processes with the same number start much further apart
+# the kernel measures start times in ticks of 0.01 s; two processes with the same number start much further apart
 SAME_START_SECONDS = 0.05
 
 
@@ -32,7 +32,7 @@ def is_alive(pid: int | None, started: float | None) -> bool:
 
 
 def host() -> str:
-    """Return the name of this machine, or of the container."""
+    """Return the name of this machine or container, at most 200 characters."""
     return platform.node()[:200]
 
 

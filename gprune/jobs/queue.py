@@ -21,7 +21,7 @@ from pathlib import Path
 from gprune.jobs import folder as files
 from gprune.jobs import processes
 from gprune.jobs.folder import ERROR, LOST, REMEDY, Job, JobState, create, fingerprint, read_job, read_state, update
-from gprune.jobs.reporting import JobProgress, measure, read_trace
+from gprune.jobs.reporting import JobProgress, measure_progress, read_trace
 from gprune.study import Study, from_file
 from gprune.system import installation, machine
 from gprune.system.errors import JobError, SettingsError
@@ -34,11 +34,13 @@ OPEN_CHOICE = ("auto", "cuda")
 """Values of a study's device for which the queue chooses the GPU."""
 _GPU = re.compile(r"cuda:(0|[1-9][0-9]?)", re.ASCII)
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""Environment variable with the GPUs that a process can use."""
 GRACE_SECONDS = 30.0
 """Seconds after which a process that was asked to stop is killed."""
 START_SECONDS = 30.0
 """Seconds after which a queued job without a process counts as lost."""
 _children: list[subprocess.Popen[bytes]] = []
+"""Processes that this process has started and not yet collected."""
 
 
 def slots() -> int:
@@ -76,9 +78,10 @@ def max_jobs() -> int:
 
 
 def device_candidates(asks: str, timed: bool) -> tuple[tuple[str, ...], int]:
-    """Return the devices or slots that a job may hold, and the number of them that it needs.
+    """Return the devices or slots that a job may use, and the number of them that it needs.
 
-    A speed measurement uses the first GPU, so that all speeds are of one device, or else all slots.
+    `asks` is the requested device, and `timed` is True for a speed measurement. Such a job uses the first GPU, so that
+    all speeds are of one device, or else all slots.
     """
     if asks == files.NO_DEVICE:
         return (), 0
@@ -92,7 +95,10 @@ def device_candidates(asks: str, timed: bool) -> tuple[tuple[str, ...], int]:
 
 
 def visible_device(device: str) -> dict[str, str]:
-    """Return the environment variable that makes only one of the GPUs of this process visible to a job."""
+    """Return the environment variable that makes only one of the GPUs of this process visible to a job.
+
+    Empty if `device` is not a GPU. Raises JobError if this process does not see the GPU.
+    """
     if not _GPU.fullmatch(device):
         return {}
     value = os.environ.get(_VISIBLE)
@@ -110,14 +116,14 @@ def _device_number(device: str) -> int:
 
 def jobs(cache: Path) -> list[Job]:
     """Return all readable jobs of a cache, newest first."""
-    listed = []
+    readable_jobs = []
     for folder in files.all_folders(files.root(cache)):
         with contextlib.suppress(JobError):
-            listed.append(read_job(folder))
-    listed.sort(key=lambda job: (job.created, job.id), reverse=True)
-    waiting = [job.id for job in reversed(listed) if job.state == "queued"]
-    positions = {job_id: position for position, job_id in enumerate(waiting, start=1)}
-    return [replace(job, position=positions.get(job.id)) for job in listed]
+            readable_jobs.append(read_job(folder))
+    readable_jobs.sort(key=lambda job: (job.created, job.id), reverse=True)
+    queued_ids = [job.id for job in reversed(readable_jobs) if job.state == "queued"]
+    positions = {job_id: position for position, job_id in enumerate(queued_ids, start=1)}
+    return [replace(job, position=positions.get(job.id)) for job in readable_jobs]
 
 
 def get(cache: Path, job_id: str) -> Job:
@@ -125,6 +131,7 @@ def get(cache: Path, job_id: str) -> Job:
     job = read_job(files.locate(cache, job_id))
     if job.state != "queued":
         return job
+    # the position in the queue depends on the other jobs
     return next((other for other in jobs(cache) if other.id == job_id), job)
 
 
@@ -138,9 +145,9 @@ def study_of(cache: Path, job_id: str) -> Study:
 
 
 def progress(cache: Path, job_id: str) -> JobProgress:
-    """Return the progress of a job: its latest event, the time of each stage and the time left."""
+    """Return the progress of a job: its latest event, the time since its start and the time of each stage."""
     folder = files.locate(cache, job_id)
-    return measure(read_trace(folder / files.EVENTS), read_state(folder), time.time())
+    return measure_progress(read_trace(folder / files.EVENTS), read_state(folder), time.time())
 
 
 def log_tail(cache: Path, job_id: str, lines: int = 200) -> list[str]:
@@ -149,7 +156,7 @@ def log_tail(cache: Path, job_id: str, lines: int = 200) -> list[str]:
 
 
 def at_work(cache: Path) -> list[Job]:
-    """Return the jobs that wait or compute, without those whose process is gone."""
+    """Return the queued and running jobs, without those whose process is gone."""
     active = [job for job in jobs(cache) if job.active]
     return [job for job in active if job.pid is None or has_process(job.folder, job)]
 
@@ -165,8 +172,8 @@ def submit(
     """Start a job, which waits until its device is free.
 
     Returns the new job, or an active job that does the same work, so that a double click starts only one job. For
-    `label` and `build` see `job.create`; `cwd` is the folder in which the process starts. Raises JobError if the cache
-    cannot be written or the device settings are invalid.
+    `label` and `build` see `folder.create`; `cwd` is the folder in which the process starts. Raises JobError if the
+    cache cannot be written or the device settings are invalid.
     """
     home = files.root(cache)
     require_valid_devices()
@@ -176,15 +183,16 @@ def submit(
     with files.lock_folder(home):
         active = [job for job in jobs(cache) if job.active and job.state != "cancelling"]
         digest = fingerprint(study, arguments, cwd)
-        same = next((job for job in active if job.fingerprint == digest), None)
-        if same is not None:
-            return same
+        duplicate = next((job for job in active if job.fingerprint == digest), None)
+        if duplicate is not None:
+            return duplicate
         job = create(home, study, label, arguments, build, cwd)
         _start_job(job)
     return get(cache, job.id)
 
 
 def _start_job(job: Job) -> None:
+    """Start the process of a queued job; if this fails, mark the job as failed."""
     try:
         pid = start_worker(job.folder, job.cwd)
     except OSError as error:
@@ -192,25 +200,27 @@ def _start_job(job: Job) -> None:
         update(job.folder, lambda state: state.ended_as("failed", reason))
         return
     if pid is not None:
+        # the process may have recorded itself already
         update(job.folder, lambda state: state if state.pid is not None else state.with_process(pid))
 
 
 def cancel(cache: Path, job_id: str) -> Job:
     """Ask a job to stop, and return at once; completed stages are kept.
 
-    A waiting job is cancelled at once. A running job on this host gets SIGTERM; on another host it finds the request in
-    its state. An ended job is not changed. Raises JobError if there is no such job or its folder cannot be written.
+    A queued job is cancelled at once. A running job on this host gets SIGTERM; on another host it reads the request
+    from its state. An ended job is not changed. Raises JobError if the job does not exist or cannot be written.
     """
     folder = files.locate(cache, job_id)
 
-    def ask(state: JobState) -> JobState:
+    def request_end(state: JobState) -> JobState:
+        """Return the state with the request to stop; a queued job ends at once."""
         if state.state == "queued":
             return state.ended_as("cancelled")
         if state.state == "running":
             return replace(state, state="cancelling", cancel_requested=time.time())
         return state
 
-    before, after = read_state(folder), update(folder, ask)
+    before, after = read_state(folder), update(folder, request_end)
     if not before.finished:
         _signal_job(after, signal.SIGTERM)
     reconcile(cache)
@@ -240,11 +250,13 @@ def reconcile(cache: Path) -> None:
         if has_process(folder, state):
             if state.state == "cancelling" and current_time - (state.cancel_requested or current_time) > GRACE_SECONDS:
                 _signal_job(state, signal.SIGKILL)
+        # a job without a process may have been submitted a moment ago
         elif state.pid is not None or current_time - folder.stat().st_mtime > START_SECONDS:
             update(folder, partial(JobState.after_death, reason=_explain_end(folder)))
 
 
 def _signal_job(state: JobState, number: signal.Signals) -> None:
+    # a process on another host cannot be signalled
     if state.pid is not None and state.host == processes.host():
         signal_process(state.pid, state.process_started, number)
 
@@ -258,7 +270,7 @@ def _explain_end(folder: Path) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a job: number of threads, and an unbuffered log in UTF-8."""
+    """Return the environment of a job's process: that of this process, the number of threads, and a log in UTF-8."""
     values = {**os.environ, machine.THREADS_VARIABLE: machine.threads()}
     if installation.CHILD_FOLDER is not None:
         # the path of a checkout, for jobs that start in another folder
@@ -268,7 +280,7 @@ def environment() -> dict[str, str]:
 
 
 def start_worker(folder: Path, cwd: str = "") -> int | None:
-    """Start the process of a job and return its number. Raises OSError if that fails."""
+    """Start the process of a job in the folder `cwd` and return its number. Raises OSError if that fails."""
     with open(folder / files.LOG, "ab") as log:
         process = subprocess.Popen(
             installation.command("gprune.jobs.worker", str(folder)),
@@ -291,7 +303,7 @@ def reap_children() -> None:
 def has_process(folder: Path, state: JobState) -> bool:
     """Return True if the process of a job is running.
 
-    This is known from its number and create time on this host, and from its lock on another host.
+    On this host, this follows from the number and start time of the process, on another host from its lock.
     """
     if state.host in ("", processes.host()):
         return processes.is_alive(state.pid, state.process_started)
@@ -317,7 +329,10 @@ def try_lock(path: Path) -> int | None:
 
 
 def signal_process(pid: int, started: float | None, number: signal.Signals) -> None:
-    """Send a signal to a process, and to its whole group if it leads one; do nothing if it is gone."""
+    """Send a signal to a process, and to its process group if it leads one; do nothing if the process is gone.
+
+    `started` is the start time of the process (see `processes.process_start`), `number` that of the signal.
+    """
     if not processes.is_alive(pid, started):
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,10 +1,10 @@
-"""Write the progress, the end and the cancellation of a job in its process, and read them with the time of each stage.
+"""Record the progress and the end of a job in its process, stop it when it is cancelled, and read its progress.
 
     with JobReporter(folder) as report:
         run(study, on_progress=report)        # report(stage, done, total, message)
 
 On a full disk, progress lines are lost, but the run continues. `pipeline.eta` estimates the time left of a run from
-the costs of its stages.
+the seconds of its stages.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class JobProgress:
     total: int = 0
     message: str = ""
     waits: str = ""
-    """Reason for waiting while another run computes a needed result; else empty."""
+    """Reason why the job waits for another run that computes the same result; empty if it does not wait."""
     elapsed: float | None = None
     """Seconds since the job left the queue; None while it waits."""
     stages: tuple[StageTime, ...] = ()
@@ -92,7 +92,7 @@ class JobProgress:
 
 
 def read_trace(path: Path) -> Trace:
-    """Return the trace of a job's events file; damaged lines are skipped, and a missing file has none."""
+    """Return the trace of a job's events file; damaged lines are skipped, and a missing file has no events."""
     try:
         stat = path.stat()
         return _read_trace(path, stat.st_size, stat.st_mtime_ns)
@@ -102,7 +102,7 @@ def read_trace(path: Path) -> Trace:
 
 @lru_cache(maxsize=256)
 def _read_trace(path: Path, size: int, modified: int) -> Trace:
-    # size and time are part of the cache key, so finished jobs are read once
+    # the size and the time of the last change are part of the cache key, so an unchanged file is read once
     lines = path.read_bytes()[:size].split(b"\n")
     # the text after the last line break is still being written
     events = [event for line in lines[:-1] if (event := parse_event(line)) is not None]
@@ -121,7 +121,7 @@ def parse_event(line: bytes) -> Event | None:
         return None
 
 
-def measure(trace: Trace, state: JobState, current_time: float) -> JobProgress:
+def measure_progress(trace: Trace, state: JobState, current_time: float) -> JobProgress:
     """Return the progress of a job from its events and state; `current_time` is in seconds since 1970."""
     elapsed, event = state.elapsed_at(current_time), trace.last
     if event is None:
@@ -132,7 +132,9 @@ def measure(trace: Trace, state: JobState, current_time: float) -> JobProgress:
 
 
 def _compute_stage_times(spans: Sequence[tuple[str, float]], state: JobState, end: float) -> tuple[StageTime, ...]:
+    """Return the time of each stage until the moment `end`; only the last stage may be unfinished."""
     rows: dict[str, StageTime] = {}
+    # a stage lasts until the next one begins
     for (stage, start), (_, stop) in pairwise([*spans, ("", end)]):
         before = rows.get(stage, StageTime(stage, 0.0, "done"))
         rows[stage] = replace(before, seconds=before.seconds + max(0.0, stop - start))
@@ -153,6 +155,7 @@ class JobReporter:
         """Bind the reporter to a job's folder; nothing is written before the `with` block."""
         self.folder = Path(folder).resolve()
         self._stage = ""
+        # times of the monotonic clock
         self._last_event = self._last_check = -1.0
 
     def __enter__(self) -> JobReporter:
@@ -192,20 +195,24 @@ class JobReporter:
             file.write(f"{line}\n".encode())
 
     def _mark_running(self, state: JobState) -> JobState:
-        started = state if state.state in ("running", "cancelling") else JobState(state="running", started=time.time())
-        return started.with_process(os.getpid())
+        """Return the state of a job that runs in this process."""
+        # the worker has marked a job of the queue already; a run without a worker marks itself
+        is_marked = state.state in ("running", "cancelling")
+        return (state if is_marked else JobState(state="running", started=time.time())).with_process(os.getpid())
 
     def _build_final_state(self, state: JobState, error: BaseException | None) -> JobState:
+        """Return the state after the work has ended, with the exception that ended it or None."""
         if error is None or (isinstance(error, SystemExit) and not error.code):
             return state.ended_as("done")
-        stopped = state.state == "cancelling"
-        if isinstance(error, Interrupted) and not stopped:
+        is_cancelling = state.state == "cancelling"
+        if isinstance(error, Interrupted) and not is_cancelling:
             return state.ended_as("interrupted")
-        if stopped or isinstance(error, Cancelled | KeyboardInterrupt):
+        if is_cancelling or isinstance(error, Cancelled | KeyboardInterrupt):
             return state.ended_as("cancelled")
         return state.ended_as("failed", describe_error(error))
 
     def _change_state(self, change: Callable[[JobState], JobState]) -> None:
+        """Change the state of the job; an error is only printed, so that it does not hide that of the run."""
         try:
             update(self.folder, change)
         except GpruneError as error:
@@ -218,7 +225,7 @@ def is_cancelled(folder: Path) -> bool:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an exception as one line; errors of other packages start with the name of their class."""
+    """Return the message of an exception as one line; for errors of other packages, it starts with their class."""
     if isinstance(error, GpruneError):
         return sentence(str(error))
     lines = str(error).strip().splitlines()

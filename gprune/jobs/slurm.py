@@ -20,7 +20,7 @@ from gprune.system.files import make_folder, write_text
 
 FOLDER, SCRIPT = "slurm", "batch.sh"
 WARNING_SECONDS = 120
-"""Time before the time limit at which Slurm sends USR1."""
+"""Seconds before the time limit at which Slurm sends USR1."""
 
 _BODY = """
 job=$SLURM_JOB_ID
@@ -52,7 +52,7 @@ class Submission:
     folder: Path
     """Folder of the script, the study files and the logs."""
     job_ids: tuple[str, ...]
-    """Numbers of the Slurm jobs: the job of the shared stages if there are any, then the array."""
+    """Ids of the Slurm jobs: the job of the shared stages if there are any, then the array; empty with `dry_run`."""
 
 
 def submit_array(
@@ -69,8 +69,8 @@ def submit_array(
     Args:
         cache: Folder of results on a file system that the nodes share.
         studies: The studies, each a task of the array.
-        until: The last stage of every study, one of ``gprune.pipeline.stages.UNTIL``.
-        shared: Index of a study and how far it runs, for the job before the array.
+        until: The end of every study's run, one of ``gprune.pipeline.stages.UNTIL``.
+        shared: Runs of the job before the array, each as the index of a study and the end of its run; empty for none.
         options: Additional options of ``sbatch`` in shell syntax.
         dry_run: Only build the script; write and submit nothing.
 
@@ -102,7 +102,10 @@ def submit_array(
 def build_script(
     folder: Path, cache: Path, count: int, until: str, shared: Sequence[tuple[int, str]], options: Sequence[str]
 ) -> str:
-    """Return the batch script, with every path quoted."""
+    """Return the batch script for `count` studies, with every path quoted; see `submit_array` for the other arguments.
+
+    `options` are the additional options of sbatch, one item each.
+    """
     # sbatch reads % in the name of a file as the start of a placeholder
     log = str(folder).replace("%", "%%") + "/log-%j.txt"
     lines = ["#!/bin/bash", "#SBATCH --job-name=gprune --requeue --open-mode=append"]
@@ -127,6 +130,7 @@ def _study_path(folder: Path, index: int) -> Path:
 
 
 def _split_options(options: str) -> list[str]:
+    """Return the options of sbatch in a string. Raises JobError if it holds anything but --name=value."""
     try:
         words = shlex.split(options)
     except ValueError as error:
@@ -138,7 +142,7 @@ def _split_options(options: str) -> list[str]:
 
 
 def _submit_script(arguments: Sequence[str], folder: Path) -> str:
-    """Return the number of the submitted job."""
+    """Submit the script in a folder with additional arguments of sbatch, and return the id of the Slurm job."""
     if shutil.which("sbatch") is None:
         raise JobError("this machine has no Slurm client (no sbatch on PATH): submit from a login node")
     command = ["sbatch", "--parsable", *arguments, str(folder / SCRIPT)]

@@ -1,7 +1,7 @@
 """Process of one job: ``python -m gprune.jobs.worker FOLDER`` waits for a device and becomes the job's command.
 
-It holds the lock of the device. The command inherits the lock, so the system frees the device when the command ends,
-for whatever reason. Of the jobs that wait for the same device, the oldest starts first.
+The process holds the lock of the device. The command inherits the lock, so the operating system frees the device when
+the command ends, for whatever reason. Of the jobs that wait for the same device, the oldest starts first.
 """
 
 import os
@@ -20,10 +20,12 @@ from gprune.system.errors import GpruneError
 from gprune.system.files import make_folder
 
 POLL_SECONDS = 0.3
+"""Seconds between two attempts to lock a device."""
 
 
 def run_job(folder: Path) -> None:
     """Wait for a device and replace this process by the job's command. Raises GpruneError if this fails."""
+    # held until the command ends, which inherits the descriptor
     queue.try_lock(folder / files.ALIVE)
     update(folder, lambda state: state.with_process(os.getpid()))
     job = read_job(folder)
@@ -31,8 +33,9 @@ def run_job(folder: Path) -> None:
     state = update(folder, lambda state: _start_on(state, device))
     if state.state != "running":
         return
-    chosen = device if job.asks in queue.OPEN_CHOICE else ""
-    os.environ.update(queue.visible_device(chosen))
+    # a study that names a GPU selects it itself
+    assigned_gpu = device if job.asks in queue.OPEN_CHOICE else ""
+    os.environ.update(queue.visible_device(assigned_gpu))
     try:
         os.execvp(job.command[0], job.command)
     except (OSError, ValueError, IndexError) as error:
@@ -41,7 +44,7 @@ def run_job(folder: Path) -> None:
 
 
 def wait_for_device(job: Job) -> str:
-    """Wait until a device or slot is free, and return its name; empty if the job needs none."""
+    """Wait until the devices or slots of a job are free, lock them, and return the first; empty if it needs none."""
     names, count = queue.device_candidates(job.asks, job.timed)
     paths = {name: lock_path(job.folder.parent, name) for name in names}
     while count:
@@ -61,7 +64,11 @@ def wait_for_device(job: Job) -> str:
 
 
 def lock_path(home: Path, name: str) -> Path:
-    """Return the lock file of a device or slot, which all caches of a user share for a GPU; a slot is per cache."""
+    """Return the lock file of a device or slot.
+
+    On a machine with GPUs, all caches of a user share the lock files, except that of the CPU. Other lock files are in
+    the folder `home` of a cache's jobs.
+    """
     visible = queue.visible_device(name)
     if name == files.CPU or not (visible or machine.cards()):
         return home / f".device-{processes.host()}-{name}"
@@ -72,11 +79,12 @@ def lock_path(home: Path, name: str) -> Path:
 
 
 def _is_overtaking(job: Job, names: tuple[str, ...]) -> bool:
-    """Return True if an older job of this machine waits for one of the devices."""
+    """Return True if an older job of this machine waits for one of the devices `names`."""
     for other in jobs(job.folder.parents[1]):
-        older = other.state == "queued" and (other.created, other.id) < (job.created, job.id)
-        if not older or not set(names) & set(queue.device_candidates(other.asks, other.timed)[0]):
+        is_older = other.state == "queued" and (other.created, other.id) < (job.created, job.id)
+        if not is_older or not set(names) & set(queue.device_candidates(other.asks, other.timed)[0]):
             continue
+        # the process of the other job may have ended since the list was read
         state = read_state(other.folder)
         if state.host == processes.host() and queue.has_process(other.folder, state):
             return True
@@ -84,6 +92,8 @@ def _is_overtaking(job: Job, names: tuple[str, ...]) -> bool:
 
 
 def _start_on(state: JobState, device: str) -> JobState:
+    """Return the state of a queued job that starts on a device; any other state is returned unchanged."""
+    # the job may have been cancelled while it waited
     if state.state != "queued":
         return state
     return replace(state, state="running", started=time.time(), device=device if "slot" not in device else "")

@@ -69,10 +69,12 @@ class _Watcher:
 
 
 def _register_after(loader: Loader) -> None:
+    """Replace `exec_module` of a loader by a function that also registers pruned checkpoints."""
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
         execute(module)
         register()
 
+    # a plain assignment to a method is an error to mypy
     vars(loader)["exec_module"] = exec_module

@@ -25,9 +25,10 @@ from gprune.models.parts import Projection, module_of
 from gprune.records import Array, ModelShape, ModelSize, WeightNorms
 from gprune.system.errors import ModelError
 
-# Rows of a weight matrix that are widened to float64 at a time: 4 MiB for every 1000 columns.
+# rows of a weight matrix that are converted to float64 at a time: 4 MiB for every 1000 columns
 _BLOCK_ROWS = 512
-_INITIALS = {"query": "q", "key": "k", "value": "v", "out": "o"}
+# beginnings of the names of projections, such as q_proj; other matrices have the name of their projection
+_PROJECTION_PREFIXES = {"query": "q", "key": "k", "value": "v", "out": "o"}
 
 
 class Decoder:
@@ -65,18 +66,19 @@ class Decoder:
     def size(self) -> ModelSize:
         """Return the counts of parameters and of biases of the dense model."""
         shape = self.shape
-        queries = shape.group_channels * (self.q_proj(0).bias is not None)
-        keys = shape.head_width * sum(part(0).bias is not None for part in (self.k_proj, self.v_proj))
-        neuron = sum(part(0).bias is not None for part in (self.gate_proj, self.up_proj))
+        query_biases = shape.group_channels * (self.q_proj(0).bias is not None)
+        key_value_biases = shape.head_width * sum(part(0).bias is not None for part in (self.k_proj, self.v_proj))
+        neuron_biases = sum(part(0).bias is not None for part in (self.gate_proj, self.up_proj))
         missing_biases = sum(part(0).bias is None for part in (self.o_proj, self.down_proj))
         modules = dict(self.layers[0].named_modules())
         optional = [entry.path for entry in self.layout.slices if entry.optional]
         norms = [modules[path] for path in optional if path in modules]
-        norm = sum(weight.numel() for part in norms for weight in part.parameters()) // shape.kv_heads
+        # the optional modules are norms with weights for each head, which are removed with a group like its biases
+        group_norm_weights = sum(weight.numel() for norm in norms for weight in norm.parameters()) // shape.kv_heads
         return ModelSize(
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
-            group_biases=queries + keys + norm,
-            neuron_biases=neuron,
+            group_biases=query_biases + key_value_biases + group_norm_weights,
+            neuron_biases=neuron_biases,
             missing_biases=missing_biases * shape.hidden * shape.layers,
         )
 
@@ -110,7 +112,7 @@ class Decoder:
         return next(embeddings.parameters()).device
 
     @property
-    def embeddings(self) -> int:
+    def num_embeddings(self) -> int:
         """Return the number of rows of the embedding."""
         table: Any = self.model.get_input_embeddings()  # type: ignore[operator]
         return int(table.num_embeddings)
@@ -119,6 +121,7 @@ class Decoder:
     def offloaded(self) -> bool:
         """Return True if weights of layers are offloaded: kept in CPU memory or in files until they are needed."""
         layers = range(self.shape.layers)
+        # if the embeddings are on the meta device too, the whole model has no weights and none is offloaded
         return self.device.type != "meta" and any(self.o_proj(layer).weight.is_meta for layer in layers)
 
     @property
@@ -131,13 +134,13 @@ class Decoder:
         return execution_device(self.o_proj(layer))
 
     def require_whole(self, purpose: str) -> None:
-        """Raise SettingsError if weights are offloaded; the message states the `purpose` that needs them in memory."""
+        """Raise SettingsError if weights are offloaded; its message says that `purpose` needs the whole model."""
         if self.offloaded:
             raise identity.offloaded_error(purpose)
 
     @property
     def residual_scale(self) -> float:
-        """Return the factor that multiplies the outputs of attention and FFN before the residual addition."""
+        """Return the factor of the outputs of attention and FFN in the residual addition; 1 for most families."""
         return float(getattr(self.layers[0], "residual_multiplier", 1.0))
 
     @property
@@ -181,7 +184,10 @@ class Decoder:
         return parts.projection(self.layers[layer], self.layout, self.shape, part, layer)
 
     def matrices(self, layer: int) -> list[tuple[nn.Linear, dict[str, slice]]]:
-        """Return the linear maps of a layer that hold units, with the rows or columns of each part."""
+        """Return the linear maps of a layer from which units are removed, with the rows or columns of each part.
+
+        The parts are keys of ``families.UNITS``; a fused map has several.
+        """
         return [
             (parts.linear(self.layers[layer], entry.path, layer), parts.part_ranges(entry, self.shape))
             for entry in self.layout.slices
@@ -201,7 +207,7 @@ class Decoder:
         return states
 
     def count_forward(self, tokens: int) -> None:
-        """Count tokens that passed through all layers without ``hidden_states``."""
+        """Count tokens that passed through all layers by other calls than ``hidden_states``."""
         self.forward_tokens += tokens
 
     def count_backward(self, tokens: int) -> None:
@@ -210,7 +216,7 @@ class Decoder:
 
     @contextmanager
     def restore_counts_on_error(self) -> Iterator[None]:
-        """Restore the counts if the body of the context fails, because work that runs out of memory is repeated."""
+        """Restore the counts if the body of the context fails, so that tokens of repeated work count once."""
         counts_before = self.forward_tokens, self.backward_tokens
         try:
             yield
@@ -260,7 +266,7 @@ class Decoder:
 
     def matrix(self, layer: int, name: str) -> Array:
         """Return an (out, in) float32 read-only copy of a matrix: gate, up, down, query, key, value or out."""
-        part = getattr(self, f"{_INITIALS.get(name, name)}_proj")(layer)
+        part = getattr(self, f"{_PROJECTION_PREFIXES.get(name, name)}_proj")(layer)
         with keep_present(module_of(part)):
             values: Array = part.weight.detach().float().cpu().numpy().copy()
         values.flags.writeable = False
@@ -290,7 +296,7 @@ def _column_norms(linear: nn.Linear) -> tuple[Array, Array]:
 
 
 class _States(BaseModelOutputWithPast):
-    """Final states, with the further fields that multimodal wrappers read from the output of their backbone."""
+    """Output of a backbone: final states, and the fields that multimodal wrappers read as well."""
 
     image_hidden_states = image_outputs = None
     video_outputs = rope_deltas = None
@@ -309,10 +315,10 @@ def logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
 
     The states are those after the final norm. Gradients flow if they are enabled; the model is not changed.
     """
-    stand = copy.copy(model)
-    # hooks that libraries attach to the whole model also apply to its backbone
-    stand.__dict__.pop("forward", None)
-    stand.__dict__["_modules"] = model._modules | {model.base_model_prefix: _FixedBackbone()}
-    flat = hidden.reshape(1, -1, hidden.shape[-1])
-    output: torch.Tensor = type(model).forward(stand, inputs_embeds=flat, use_cache=False, return_dict=True).logits
+    shallow_copy = copy.copy(model)
+    # a `forward` on the instance, such as a hook of accelerate, is bound to the original model with its backbone
+    shallow_copy.__dict__.pop("forward", None)
+    shallow_copy.__dict__["_modules"] = model._modules | {model.base_model_prefix: _FixedBackbone()}
+    flat, forward = hidden.reshape(1, -1, hidden.shape[-1]), type(model).forward
+    output: torch.Tensor = forward(shallow_copy, inputs_embeds=flat, use_cache=False, return_dict=True).logits
     return output.view(*hidden.shape[:-1], -1)

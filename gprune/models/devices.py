@@ -31,7 +31,7 @@ from gprune.system.progress import Notice, Progress
 GPU = "cuda"
 """torch's name for GPUs as a type of device"""
 T = TypeVar("T")
-MACHINE = torch.device("cpu")
+CPU = torch.device("cpu")
 Pending = list[tuple[torch.Tensor, torch.Tensor]]
 """tensors of the measurements so far, each with its new values after a batch"""
 # messages of torch's CPU allocators, cuBLAS and CUDA, which raise plain RuntimeErrors
@@ -97,7 +97,7 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def run_on_side_stream(step: Callable[[], None]) -> None:
-    """Run a function on a separate stream, so that its one-time initialization is not captured."""
+    """Run a function on a separate stream before `capture_graph`, which must not capture its initialization."""
     backend = _backend()
     stream = backend.Stream()
     stream.wait_stream(backend.current_stream())
@@ -107,7 +107,7 @@ def run_on_side_stream(step: Callable[[], None]) -> None:
 
 
 def capture_graph(step: Callable[[], None]) -> Any:
-    """Return a graph whose `replay` repeats a call of a function.
+    """Capture one call of a function as a CUDA graph; the graph's `replay` repeats the call.
 
     Raises RuntimeError if the function does something that cannot be captured, such as waiting for the device.
     """
@@ -124,13 +124,13 @@ def preserve_random_state(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def random_states(device: torch.device) -> dict[str, torch.Tensor]:
-    """Return the random states of the CPU, and of the device if it is a GPU, as bytes on the CPU."""
+    """Return the states of the random generators of the CPU, and of the device if it is a GPU, by type of device."""
     states = {"cpu": torch.get_rng_state()}
     return states | {GPU: _backend().get_rng_state(device)} if is_gpu(device) else states
 
 
 def set_random_states(device: torch.device, states: Mapping[str, torch.Tensor]) -> None:
-    """Set the random states. Raises RuntimeError for values that are not random states."""
+    """Set the states of `random_states`; a missing one is left unchanged. Raises RuntimeError for other values."""
     if "cpu" in states:
         torch.set_rng_state(states["cpu"])
     if GPU in states and is_gpu(device):
@@ -165,19 +165,19 @@ class AdaptiveBatches:
     setting: str
     """name of the setting that gives the initial size"""
     remedy: str
-    """remedy in the error message if a single sequence does not fit"""
+    """remedy in the message of the error that is raised if a single sequence does not fit"""
     device: torch.device
     """device of the model"""
     on_progress: Progress
     """called with a notice whenever the size is halved"""
-    kind: type[GpruneError] = SettingsError
+    error_class: type[GpruneError] = SettingsError
     """class of the error that is raised if a single sequence does not fit"""
 
     def attempt(self, run: Callable[[int], T], limit: int, finished: int = 0, total: int = 1) -> T:
         """Call `run` with the largest batch size, at most `limit`, for which memory suffices, and return its result.
 
         `run` takes the batch size and must leave no partial result if it fails. `finished` and `total` are the steps
-        of the stage for the progress report. Raises `kind` if memory runs out with a single sequence.
+        of the stage for the progress report. Raises `error_class` if memory runs out with a single sequence.
         """
         while True:
             count = min(self.size, limit)
@@ -187,24 +187,25 @@ class AdaptiveBatches:
                 if not out_of_memory(error):
                     raise
                 if count == 1:
-                    problem = f"{self.setting}: memory ran out with a single sequence of {self.length:,} tokens"
-                    raise self.kind(f"{problem} ({describe_memory(error, self.device)}): {self.remedy}") from error
+                    fault = f"{self.setting}: memory ran out with a single sequence of {self.length:,} tokens"
+                    raise self.error_class(f"{fault} ({describe_memory(error, self.device)}): {self.remedy}") from error
             # halve outside the except block, when the frames of the attempt have released their tensors
             self._halve(count, finished, total)
 
     def run_batches(self, total: int, run: Callable[[slice], None], progress: tuple[int, int] | None = None) -> None:
         """Process `total` sequences batch by batch; see `attempt`.
 
-        `progress` has the finished and the total steps of the stage; by default the steps are the sequences.
+        `run` takes the slice of the sequences of a batch. `progress` has the finished and the total steps of the stage;
+        by default the steps are the sequences.
         """
         start = 0
 
-        def batch(count: int) -> int:
+        def run_batch(count: int) -> int:
             run(slice(start, start + count))
             return count
 
         while start < total:
-            start += self.attempt(batch, total - start, *(progress or (start, total)))
+            start += self.attempt(run_batch, total - start, *(progress or (start, total)))
 
     def _halve(self, count: int, finished: int, total: int) -> None:
         release_memory()
@@ -218,7 +219,7 @@ class AdaptiveBatches:
 
 
 def release_memory() -> None:
-    """Release unreferenced memory."""
+    """Free the memory of unreachable objects, and the memory that torch caches on a GPU."""
     gc.collect()
     empty_cache()
 
@@ -241,20 +242,24 @@ def describe_memory(error: BaseException, device: torch.device) -> str:
 
 
 def disk_map(loader: Any, configuration: Any, layout: Layout, device: torch.device) -> dict[str, str]:
-    """Return a device map that places the decoder layers on the disk and all other parts on a device."""
+    """Return a device map that places the decoder layers on the disk and all other parts on a device.
+
+    `loader` is the Auto class of the model.
+    """
     with torch.device("meta"):
         # eager attention is used because only the module names matter and every family supports it
         parent: nn.Module = loader.from_config(configuration, attn_implementation="eager")
     # safetensors needs device names, with a number if there are several GPUs
-    name = f"{device.type}:{device.index or 0}" if is_gpu(device) else str(device)
+    device_name = f"{device.type}:{device.index or 0}" if is_gpu(device) else str(device)
     devices_by_module: dict[str, str] = {}
-    path = ""
+    prefix = ""
+    # walk down to the list of layers; everything beside the path is on the device
     for step in layout.layers.split("."):
         for child, _ in parent.named_children():
             if child != step:
-                devices_by_module[path + child] = name
-        parent, path = parent.get_submodule(step), f"{path}{step}."
-    return devices_by_module | {path + child: _DISK for child, _ in parent.named_children()}
+                devices_by_module[prefix + child] = device_name
+        parent, prefix = parent.get_submodule(step), f"{prefix}{step}."
+    return devices_by_module | {prefix + child: _DISK for child, _ in parent.named_children()}
 
 
 def needs_several_gpus(folder: Path, device: str, target: torch.device, dtype: Any) -> bool:
@@ -283,8 +288,8 @@ def execution_device(module: nn.Module) -> torch.device:
     if not weight.is_meta or not hasattr(module, "_hf_hook"):
         return weight.device
     hook: Any = module._hf_hook
-    number = isinstance(hook.execution_device, int)
-    return torch.device(GPU, hook.execution_device) if number else torch.device(hook.execution_device)
+    is_index = isinstance(hook.execution_device, int)
+    return torch.device(GPU, hook.execution_device) if is_index else torch.device(hook.execution_device)
 
 
 def keep_present(module: nn.Module) -> AbstractContextManager[None]:
@@ -308,7 +313,7 @@ def _resident(module: nn.Module) -> Iterator[None]:
 
 
 def load_offloaded(module: nn.Module) -> None:
-    """Load all offloaded weights of a module to its execution device permanently."""
+    """Load all offloaded weights of a module and its submodules to their execution devices permanently."""
     from accelerate.hooks import remove_hook_from_module
 
     for part in module.modules():

@@ -1,7 +1,7 @@
 """Tables of the model families that can be pruned, and of the positions of units in their weights (section 3).
 
-A family is a Hugging Face ``model_type`` with gated FFNs. Masks, ``cut`` and all exports read these tables.
-``tests/models/test_families.py`` compares each family with the model's own answers. Needs no torch.
+A family is a Hugging Face ``model_type`` with gated FFNs. Masks, ``gprune.pruning.surgery.cut`` and all exports read
+these tables. ``tests/models/test_families.py`` compares each family with models of transformers. Needs no torch.
 """
 
 import math
@@ -27,7 +27,8 @@ UNITS = {
     "query_heads": "query_heads",
     "key_heads": "key_heads",
 }
-"""kind of the units along the axis of each part: neurons, channels of query or key heads, or heads"""
+"""kind of the units along the axis of each part: neurons, channels of query heads (queries) or of key/value heads
+(keys), or whole heads"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,13 @@ class Slice:
     """Entry of the family table: one module of a layer and the axis of its weight along which units lie."""
 
     path: str
-    """dotted name of the module, from a layer"""
+    """dotted name of the module, relative to a layer"""
     axis: int
     """0: rows of the weight and entries of the bias, or members of a list of modules; 1: columns of the weight"""
     parts: tuple[str, ...]
-    """keys of ``UNITS`` whose units are concatenated there"""
+    """keys of ``UNITS``, in the order in which their units are concatenated along the axis"""
     optional: bool = False
-    """True if models of the family may lack the module"""
+    """True if some models of the family lack the module"""
 
 
 _DOWN = Slice("mlp.down_proj", 1, ("down_proj",))
@@ -57,13 +58,12 @@ _COUNTS = (
     ("self_attn.num_key_value_heads", "key_heads"),
 )
 
-
 _NORMS = ("input_layernorm", "post_attention_layernorm")
 _QUERY_KEY_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
-_OUTPUT_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
+_OUTPUT_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm", *_QUERY_KEY_NORMS)
 _GLM4_NORMS = (*_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
 _FOUR_NORMS = (*_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
-
+_GEMMA3_NORMS = _FOUR_NORMS + _QUERY_KEY_NORMS
 
 _QKV = ("q_proj", "k_proj", "v_proj")
 _GATED = ("gate_proj", "up_proj", "down_proj")
@@ -86,7 +86,7 @@ class Layout:
     """path of the attention module, relative to a layer"""
     feed_forward: str = "mlp"
     """path of the FFN module, relative to a layer"""
-    heads: bool = True
+    prunes_heads: bool = True
     """True if key/value groups can be pruned; if False, all heads of a layer count as one group that is always kept"""
     free_heads: bool = True
     """True if a stock model of the family may have another number of heads of the same width"""
@@ -97,11 +97,11 @@ class Layout:
     norms: tuple[str, ...] = _NORMS
     """paths, relative to a layer, of the norms with weights in every model; if empty, the final norm has none either"""
     biases: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _BIASES)
-    """maps with biases by the configuration flag that enables them; the maps under "" always have biases"""
-    text: tuple[str, ...] = ()
+    """projections with biases by the configuration flag that enables them; those under "" always have biases"""
+    inner_types: tuple[str, ...] = ()
     """possible model types of the language model inside a multimodal wrapper, whose other parts are not pruned; empty
     if the family is a language model itself"""
-    usual: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     """default values of fields that the configuration of the language model may omit"""
 
     def slice_of(self, part: str) -> Slice:
@@ -121,55 +121,56 @@ class Layout:
     @property
     def loaders(self) -> tuple[str, ...]:
         """Return the Auto classes of transformers that load a pruned model; the last loads the dense one."""
-        return ("AutoModelForCausalLM", *(("AutoModelForImageTextToText",) if self.text else ()))
+        return ("AutoModelForCausalLM", *(("AutoModelForImageTextToText",) if self.inner_types else ()))
 
     @property
     def layer_lists(self) -> tuple[str, ...]:
         """Return possible names of the list of layers in weight files.
 
-        Versions of wrappers differ in it, and a model that was saved without its head has no prefix "model.".
+        Versions of multimodal wrappers use different names, and a model that was saved without its head has no prefix
+        "model.".
         """
-        names = (self.layers, *(("language_model.model.layers", "model.layers") if self.text else ()))
+        names = (self.layers, *(("language_model.model.layers", "model.layers") if self.inner_types else ()))
         return tuple(dict.fromkeys(name.removeprefix(start) for name in names for start in ("", "model.")))
 
     @property
-    def pruned(self) -> str:
+    def pruned_units(self) -> str:
         """Describe the units that are pruned in this family."""
-        if self.text:
+        if self.inner_types:
             return "FFN neurons and key/value groups of the language model, calibrated on text alone"
-        if self.heads:
+        if self.prunes_heads:
             return "FFN neurons and key/value groups"
-        return "FFN neurons (heads stay: queries and keys are normalised over all of them)"
+        return "FFN neurons (heads are not pruned: queries and keys are normalised over all of them)"
 
     @property
     def note(self) -> str:
         """Return a notice to show before a run of the family; empty if there is none."""
-        if self.text:
+        if self.inner_types:
             return (
                 f"only the language model of {self.label} is pruned, calibrated on text. The effect on images is not "
                 "measured, and all other parts are saved unchanged"
             )
-        if self.heads:
+        if self.prunes_heads:
             return ""
         return (
-            f"{self.label} normalises queries and keys over all heads of a layer, so its heads "
-            "stay. Only FFN neurons are pruned, more of them than the retention says"
+            f"{self.label} normalises queries and keys over all heads of a layer, so its heads are not pruned. Only "
+            "FFN neurons are, and a smaller share of them is kept than the retention says"
         )
 
-    def table(self) -> list[list[Any]]:
+    def unit_slices(self) -> list[list[Any]]:
         """Return path, axis and units of every slice that pruning narrows, in the format of the modelling file."""
         return [
             [entry.path, entry.axis, [UNITS[part] for part in entry.parts]]
             for entry in self.slices
-            if self.heads or UNITS[entry.parts[0]] == "neurons"
+            if self.prunes_heads or UNITS[entry.parts[0]] == "neurons"
         ]
 
-    def numbers(self) -> list[list[str]]:
+    def unit_counts(self) -> list[list[str]]:
         """Return path and unit of the attributes that pruning sets, in the format of the modelling file."""
-        return [[path, unit] for path, unit in self.counts if self.heads or unit == "neurons"]
+        return [[path, unit] for path, unit in self.counts if self.prunes_heads or unit == "neurons"]
 
 
-_PER_HEAD = tuple(
+_PER_HEAD_NORMS = tuple(
     Slice(f"self_attn.{name}_layernorm.norms", 0, (part,), optional=True)
     for name, part in (("q", "query_heads"), ("k", "key_heads"))
 )
@@ -178,7 +179,7 @@ _HEAD_NORMS = (
     Slice("self_attn.k_norm", 0, ("key_heads",), optional=True),
 )
 
-_INSIDE = "model.language_model.layers"
+_WRAPPED = "model.language_model.layers"
 TIED = "tie_word_embeddings"
 _GEMMA3 = {
     "vocab_size": 262208,
@@ -193,41 +194,41 @@ FAMILIES: dict[str, Layout] = {
     "mistral": Layout("Mistral", gguf=True),
     "qwen2": Layout("Qwen2", gguf=True, biases={"": _QKV}),
     "qwen3": Layout("Qwen3", norms=_NORMS + _QUERY_KEY_NORMS),
-    "gemma": Layout("Gemma", usual={TIED: True}),
+    "gemma": Layout("Gemma", defaults={TIED: True}),
     "olmo": Layout("OLMo", norms=()),
-    "smollm3": Layout("SmolLM3", usual={TIED: True}),
+    "smollm3": Layout("SmolLM3", defaults={TIED: True}),
     "ministral": Layout("Ministral"),
     "ministral3": Layout("Ministral 3"),
     "helium": Layout("Helium", free_heads=False, biases={"attention_bias": _QKV, "mlp_bias": _GATED}),
     "seed_oss": Layout(
         "Seed-OSS",
-        usual={"attention_bias": True},
+        defaults={"attention_bias": True},
         biases={"attention_bias": _QKV, "attention_out_bias": ("o_proj",), "mlp_bias": _GATED},
     ),
-    "ernie4_5": Layout("ERNIE 4.5", usual={TIED: True}, biases={"use_bias": (*_QKV, "o_proj", *_GATED)}),
+    "ernie4_5": Layout("ERNIE 4.5", defaults={TIED: True}, biases={"use_bias": (*_QKV, "o_proj", *_GATED)}),
     "hunyuan_v1_dense": Layout("Hunyuan", norms=(*_NORMS, "self_attn.query_layernorm", "self_attn.key_layernorm")),
-    "exaone4": Layout("EXAONE 4", normalised=True, norms=_OUTPUT_NORMS + _QUERY_KEY_NORMS),
+    "exaone4": Layout("EXAONE 4", normalised=True, norms=_OUTPUT_NORMS),
     "granite": Layout("Granite"),
-    "gemma2": Layout("Gemma 2", normalised=True, norms=_FOUR_NORMS, usual={TIED: True}),
-    "gemma3_text": Layout("Gemma 3 (text)", normalised=True, norms=_FOUR_NORMS + _QUERY_KEY_NORMS, usual={TIED: True}),
-    "cohere": Layout("Cohere", norms=_NORMS[:1], slices=_FFN + _ATTENTION + _HEAD_NORMS, usual={TIED: True}),
-    "cohere2": Layout("Cohere 2", norms=_NORMS[:1], usual={TIED: True}),
+    "gemma2": Layout("Gemma 2", normalised=True, norms=_FOUR_NORMS, defaults={TIED: True}),
+    "gemma3_text": Layout("Gemma 3 (text)", normalised=True, norms=_GEMMA3_NORMS, defaults={TIED: True}),
+    "cohere": Layout("Cohere", norms=_NORMS[:1], slices=_FFN + _ATTENTION + _HEAD_NORMS, defaults={TIED: True}),
+    "cohere2": Layout("Cohere 2", norms=_NORMS[:1], defaults={TIED: True}),
     "stablelm": Layout(
         "StableLM",
         norms=_NORMS[:1],
         free_heads=False,
-        slices=_FFN + _ATTENTION + _PER_HEAD,
+        slices=_FFN + _ATTENTION + _PER_HEAD_NORMS,
         biases={"use_qkv_bias": _QKV},
     ),
     "glm": Layout(
-        "GLM", slices=_FUSED_FFN + _ATTENTION, usual={"attention_bias": True}, biases={"attention_bias": _QKV}
+        "GLM", slices=_FUSED_FFN + _ATTENTION, defaults={"attention_bias": True}, biases={"attention_bias": _QKV}
     ),
     "glm4": Layout(
         "GLM 4",
         norms=_GLM4_NORMS,
         slices=_FUSED_FFN + _ATTENTION,
         normalised=True,
-        usual={"attention_bias": True},
+        defaults={"attention_bias": True},
         biases={"attention_bias": _QKV},
     ),
     "phi3": Layout(
@@ -235,25 +236,23 @@ FAMILIES: dict[str, Layout] = {
         slices=_FUSED_FFN + _FUSED_ATTENTION,
         counts=(*_COUNTS, ("self_attn.config.num_attention_heads", "query_heads")),
     ),
-    "olmo2": Layout("OLMo 2", norms=_OUTPUT_NORMS + _QUERY_KEY_NORMS, heads=False, free_heads=False, normalised=True),
-    "olmo3": Layout("OLMo 3", norms=_OUTPUT_NORMS + _QUERY_KEY_NORMS, heads=False, free_heads=False, normalised=True),
+    "olmo2": Layout("OLMo 2", norms=_OUTPUT_NORMS, prunes_heads=False, free_heads=False, normalised=True),
+    "olmo3": Layout("OLMo 3", norms=_OUTPUT_NORMS, prunes_heads=False, free_heads=False, normalised=True),
     "gemma3": Layout(
         "Gemma 3",
-        norms=_FOUR_NORMS + _QUERY_KEY_NORMS,
-        layers=_INSIDE,
+        norms=_GEMMA3_NORMS,
+        layers=_WRAPPED,
         normalised=True,
-        text=("gemma3_text",),
-        usual=_GEMMA3 | {TIED: True},
+        inner_types=("gemma3_text",),
+        defaults=_GEMMA3 | {TIED: True},
     ),
-    "mistral3": Layout("Mistral 3", layers=_INSIDE, text=("mistral", "ministral3"), usual={TIED: True}),
-    "qwen2_vl": Layout("Qwen2-VL", layers=_INSIDE, text=("qwen2_vl_text",), usual={TIED: False}, biases={"": _QKV}),
-    "qwen2_5_vl": Layout(
-        "Qwen2.5-VL", layers=_INSIDE, text=("qwen2_5_vl_text",), usual={TIED: False}, biases={"": _QKV}
-    ),
+    "mistral3": Layout("Mistral 3", layers=_WRAPPED, inner_types=("mistral", "ministral3"), defaults={TIED: True}),
+    "qwen2_vl": Layout("Qwen2-VL", layers=_WRAPPED, inner_types=("qwen2_vl_text",), biases={"": _QKV}),
+    "qwen2_5_vl": Layout("Qwen2.5-VL", layers=_WRAPPED, inner_types=("qwen2_5_vl_text",), biases={"": _QKV}),
 }
 """Supported model types."""
 NEWER_THAN_4 = ("ministral3", "stablelm")
-"""families that transformers 4.57 lacks, or cannot compute with a pruned number of heads"""
+"""families that transformers 4.57 lacks, or cannot run with a pruned number of heads"""
 _WITHOUT_GATE = ("gpt", "opt", "bloom", "phi", "falcon", "starcoder2", "nemotron", "arcee", "mpt", "persimmon")
 _EXPERTS = ("moe", "mixtral", "deepseek", "dbrx", "jamba", "llama4", "jetmoe", "minimax", "experts", "gpt_oss")
 _EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
@@ -271,7 +270,10 @@ def dense_layout(model: Any) -> Layout:
 
 
 def layout_of(model_type: object, name: str) -> Layout:
-    """Return the layout of a model type. Raises ModelError if it is unknown, or that of an already pruned model."""
+    """Return the layout of a model type; `name` describes the model in messages.
+
+    Raises ModelError if the type is not supported, or is that of a model that has been pruned already.
+    """
     if isinstance(model_type, str) and model_type in FAMILIES:
         return FAMILIES[model_type]
     if str(model_type).startswith(PRUNED_PREFIX):
@@ -293,23 +295,23 @@ def _describe_reason(model_type: str) -> str:
 
 
 def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
-    """Return the layout of a model from its configuration, without loading weights.
+    """Return the layout of a model from the `values` of its configuration; `name` describes the model in messages.
 
     Raises ModelError if its family is not supported, or its configuration has parts that cannot be pruned.
     """
     inner = values.get("text_config")
-    kind = inner.get("model_type") if isinstance(inner, Mapping) else None
+    inner_type = inner.get("model_type") if isinstance(inner, Mapping) else None
     wrapper = FAMILIES.get(dense_type(values.get("model_type")))
-    if kind in FAMILIES and (wrapper is None or kind not in wrapper.text):
+    if inner_type in FAMILIES and (wrapper is None or inner_type not in wrapper.inner_types):
         raise ModelError(
-            f"{name} holds a language model of type {kind!r} beside other parts, which cannot be pruned "
-            "here: save that language model in a folder of its own, and choose it"
+            f"{name} holds a language model of type {inner_type!r} and other parts, a combination that cannot be "
+            "pruned here: save the language model in a folder of its own, and choose it"
         )
     layout = layout_of(values.get("model_type"), name)
-    if kind is not None and layout.text and kind not in layout.text:
+    if inner_type is not None and layout.inner_types and inner_type not in layout.inner_types:
         raise ModelError(
-            f"the language model inside {name} is of type {quote(kind)}: of {layout.label} only "
-            f"{' and '.join(layout.text)} can be pruned here"
+            f"the language model inside {name} is of type {quote(inner_type)}, which cannot be pruned here: in a "
+            f"{layout.label} it must be of type {' or '.join(layout.inner_types)}"
         )
     values = language_values(values)
     for field_name in _EXPERT_COUNTS:
@@ -323,12 +325,15 @@ def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
 
 
 def require_retention(values: Mapping[str, Any], retention: float) -> None:
-    """Raise SettingsError if even the smallest pruned model of a configuration exceeds the retention."""
+    """Raise SettingsError if even the smallest pruned model of a configuration exceeds the retention.
+
+    A configuration of an unsupported family is accepted, because `require_prunable` reports it.
+    """
     layout = FAMILIES.get(str(values.get("model_type")))
     if layout is None:
         return
     shape = shape_of(values)
-    groups, heads = (1, "one key/value group") if layout.heads else (shape.kv_heads, f"the heads of {layout.label}")
+    groups, heads = (1, "one key/value group") if layout.prunes_heads else (shape.kv_heads, "all heads")
     lowest = budget.lowest_retention(shape, groups=groups)
     if retention < lowest:
         raise SettingsError(
@@ -340,17 +345,17 @@ def require_retention(values: Mapping[str, Any], retention: float) -> None:
 def language_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values of the language model in a configuration, completed by the family's defaults.
 
-    The model type stays that of the whole model.
+    The model type is still that of the whole model.
     """
     model_type = values.get("model_type")
     layout = FAMILIES.get(dense_type(model_type))
-    if layout is None or not layout.text:
-        return values if layout is None or not layout.usual else {**layout.usual, **values}
+    if layout is None or not layout.inner_types:
+        return values if layout is None or not layout.defaults else {**layout.defaults, **values}
     inner = values.get("text_config")
     # early models of some wrappers store these fields outside the language model's section
     inner = inner if isinstance(inner, Mapping) else values
-    tied = values.get(TIED, layout.usual[TIED])
-    return {**layout.usual, **inner, TIED: tied, "model_type": model_type}
+    tied = values.get(TIED, layout.defaults.get(TIED, False))
+    return {**layout.defaults, **inner, TIED: tied, "model_type": model_type}
 
 
 def shape_of(values: Mapping[str, Any]) -> ModelShape:
@@ -366,9 +371,10 @@ def shape_of(values: Mapping[str, Any]) -> ModelShape:
     width = int(values.get("head_dim") or hidden // heads)
     shape = ModelShape(layers, neurons, heads, groups, width, hidden)
     layout = FAMILIES.get(dense_type(values.get("model_type")))
-    return shape if layout is None or layout.heads else one_group(shape)
+    return shape if layout is None or layout.prunes_heads else one_group(shape)
 
 
 def one_group(shape: ModelShape) -> ModelShape:
-    """Return the same sizes with all heads of a layer as one group, of the same total cost."""
+    """Return the same sizes with all heads of a layer as one key/value group; the number of weights is unchanged."""
+    # one wide head per query head of a group, so that queries, keys and values keep their numbers of channels
     return replace(shape, heads=shape.group_size, kv_heads=1, head_width=shape.kv_heads * shape.head_width)

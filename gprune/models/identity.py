@@ -29,7 +29,7 @@ TOKENIZER_FILES = (
 )
 SENTENCE_PIECES = "tokenizer.model"
 _NEEDED_PARTS = {"Bert": '"WordPiece"', "T5": '"Unigram"', "Gemma": '"<unk>"'}
-"""text that tokenizer.json must contain for a tokenizer class, by the beginning of the class name"""
+"""string that tokenizer.json must contain for a tokenizer class, by the beginning of the class name"""
 _OTHER_FOLDERS = {
     "*.gguf": "holds a GGUF file, which is not read: choose the folder of safetensors that {0} was made from",
     "model_index.json": "is a diffusers pipeline, which predicts no tokens: choose a causal language model",
@@ -40,13 +40,13 @@ _OTHER_FOLDERS = {
     "checkpoint-*": "holds checkpoints of a training: choose one of them, such as {0}",
     **dict.fromkeys(("trainer_state.json", "optimizer*"), "is a training state without a model: use save_pretrained"),
 }
-"""description and remedy for each kind of folder that is no model, by a file that it contains"""
+"""end of the error message for each kind of folder that is no model, by the name of a file that it contains"""
 VOCABULARY_FILES = ("tokenizer.json", SENTENCE_PIECES, "vocab.json")
 """a tokenizer needs at least one of these files"""
 
 
 def resolve(name: str) -> str:
-    """Return the absolute folder of ``demo``, ``random:SHAPE`` or an existing folder; other names are unchanged.
+    """Return the absolute folder of ``demo``, ``random:SHAPE`` or an existing folder; return other names unchanged.
 
     Raises ModelError if a name cannot be a path.
     """
@@ -86,12 +86,13 @@ def locate(name: str, *, download: bool = False) -> Path:
 
 
 def find_gap(folder: Path) -> str:
-    """Describe which of configuration, weights and tokenizer a folder lacks; empty if it is complete."""
+    """Describe what is missing or damaged of configuration, weights and tokenizer of a folder; empty if nothing is."""
     try:
         configuration(folder)
         weight_files(folder)
         require_tokenizer(folder)
     except ModelError as error:
+        # without the remedy, which follows the colon
         return str(error).partition(": ")[0]
     return ""
 
@@ -125,7 +126,7 @@ def _read_configuration(folder: Path) -> dict[str, Any]:
 
 
 def optional_values(folder: Path, name: str) -> dict[str, Any]:
-    """Return the values of another JSON file of a model; an empty dict if it is missing or cannot be read."""
+    """Return the values of the JSON file `name` of a model; an empty dict if it is missing or cannot be read."""
     with contextlib.suppress(OSError, UnreadableError):
         values = _read_json(folder, name)
         return values if isinstance(values, dict) else {}
@@ -133,14 +134,14 @@ def optional_values(folder: Path, name: str) -> dict[str, Any]:
 
 
 def stored_tensors(folder: Path) -> dict[str, weight_headers.Tensor]:
-    """Return the tensors of a model folder by name; an empty dict if weights are random, missing or damaged."""
+    """Return the tensors in the files of a model by name; an empty dict if weights are random, missing or damaged."""
     with contextlib.suppress(ModelError):
         return weight_headers.tensors(weight_files(folder))
     return {}
 
 
 def parameter_tensors(folder: Path) -> list[weight_headers.Tensor]:
-    """Return the stored tensors of a model without a tied LM head, so that no parameter is counted twice."""
+    """Return the stored tensors of a model; a tied LM head is left out, so that no parameter is counted twice."""
     tied = bool(families.language_values(configuration(folder)).get(families.TIED))
     return weight_headers.without_tied_head(weight_headers.tensors(weight_files(folder)), tied)
 
@@ -148,11 +149,12 @@ def parameter_tensors(folder: Path) -> list[weight_headers.Tensor]:
 def number_type(folder: Path) -> str:
     """Return the number type of a model's stored weights, or that of its configuration for random weights."""
     values = configuration(folder)
-    tensors = weight_headers.most_common_type(stored_tensors(folder))
-    return tensors or str(values.get("dtype") or values.get("torch_dtype") or "float32")
+    stored_type = weight_headers.most_common_type(stored_tensors(folder))
+    return stored_type or str(values.get("dtype") or values.get("torch_dtype") or "float32")
 
 
 def _folder_error(folder: Path, gap: str) -> ModelError:
+    """Return the error for a folder that is no model; `gap` ends the message unless the kind of folder is known."""
     for pattern, description in _OTHER_FOLDERS.items():
         if files := sorted(folder.glob(pattern)):
             gap = description.format(files[0].name)
@@ -176,9 +178,10 @@ def _read_json(folder: Path, name: str) -> Any:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the safetensors files of a model's weights by name, after their index; none for random weights.
+    """Return the index of a model's weights, if there is one, and the safetensors files, sorted by name.
 
-    Raises ModelError if there are none, only pickled ones, or one that the index names is missing.
+    The list is empty for random weights. Raises ModelError if the folder has no weights or only pickled ones, or a file
+    that the index names is missing.
     """
     if sources.is_shape(folder):
         return []
@@ -226,7 +229,7 @@ def require_offloadable(folder: Path) -> None:
 
 
 def offloaded_error(purpose: str) -> SettingsError:
-    """Return the error for a purpose that needs all weights in memory while layers are offloaded."""
+    """Return the error for offloaded layers if something needs all weights in memory; `purpose` names it."""
     return SettingsError(
         f"{purpose} needs the whole model in memory, and some of its layers are offloaded: switch offload off, use "
         "more GPUs, or leave out the methods that learn (dense, wanda_sp, flap, osscar and slimllm do not)"
@@ -292,7 +295,7 @@ def tokenizer_folder(folder: Path) -> Path:
 
 
 def require_tokenizer(folder: Path) -> None:
-    """Raise ModelError if a model folder neither has a tokenizer nor borrows one."""
+    """Raise ModelError if a model folder has no tokenizer; random weights use that of the demo."""
     folder = tokenizer_folder(folder)
     vocabularies = [name for name in VOCABULARY_FILES if (folder / name).is_file()]
     if not vocabularies:
@@ -303,8 +306,8 @@ def require_tokenizer(folder: Path) -> None:
     if vocabularies == [SENTENCE_PIECES] and not any(folder.glob("*.py")):
         raise ModelError(
             f"the folder {str(folder)!r} has {SENTENCE_PIECES} alone, which does not say how blanks and the start of "
-            "a text become tokens: write tokenizer.json beside it. Of a LLaMA: install sentencepiece, then "
-            "LlamaTokenizer.from_pretrained(FOLDER, add_bos_token=True).save_pretrained(FOLDER) of transformers"
+            "a text become tokens: add a tokenizer.json. For a LLaMA, install sentencepiece and call transformers' "
+            "LlamaTokenizer.from_pretrained(FOLDER, add_bos_token=True).save_pretrained(FOLDER)"
         )
 
 
@@ -321,6 +324,7 @@ def require_matching_class(folder: Path) -> None:
 
 
 def _combine_digests(files: list[Path], digests: Path | None = None) -> str:
+    """Return the SHA-256 of the names of files and the digests of their contents; for `digests` see `fingerprint`."""
     try:
         contents = checksums.of_files(files, digests)
     except OSError as error:

@@ -24,7 +24,7 @@ class FolderContents:
     family: str
     """display name of the family; empty if it is not supported"""
     form: str
-    """description: dense, or how it was pruned"""
+    """description of the pruning, or that the model is dense"""
     record: PruningRecord | None
     """its ``pruning.json``, if it has one"""
     parameters: int
@@ -48,10 +48,11 @@ class FolderContents:
 
 
 def inspect(name: str) -> FolderContents:
-    """Describe a folder, a downloaded hub model, or ``demo``; reads no weights.
+    """Describe a model by its files; no weights are read.
 
-    Raises ModelError if there is no such model, it has no weights of its own or only pickled ones, or a file is
-    damaged. Raises CheckpointError if the damaged file is ``pruning.json``.
+    `name` is a folder, a downloaded hub model or ``demo``. Raises ModelError if there is no such model, it has no
+    weights of its own or only pickled ones, or a file is damaged. Raises CheckpointError if the damaged file is
+    ``pruning.json``.
     """
     folder = identity.locate(name)
     values = identity.configuration(folder)
@@ -91,21 +92,21 @@ def _describe_form(record: PruningRecord | None, needs_our_class: bool, sizes: l
         return f"{kind}: {sizes.disagreement}"
     if record is None and not needs_our_class:
         return "stock model: dense, or pruned to equal widths"
-    facts, widths = "", "of the same width: a stock model"
+    pruning, widths = "", "of the same width: a stock model"
     if record is not None:
         repair = f", {record.pruned.repaired_by}" if record.repairs else ""
-        training = ", trained after it" if record.trained or record.recovery else ""
-        facts = f" by {record.method} to {record.retention:.2%} of the decoder's weights{repair}{training}"
+        training = ", trained afterwards" if record.trained or record.recovery else ""
+        pruning = f" by {record.method} to {record.retention:.2%} of the decoder's weights{repair}{training}"
         widths = "padded with zeros to the same width: a stock model" if record.padded else widths
     if needs_our_class:
         is_equal = all(len(set(layers)) == 1 for layers in (sizes.neurons, sizes.groups))
         widths = "of the same width, but no stock model has these weights" if is_equal else "of its own width"
-    return f"pruned here{facts}, every layer {widths}"
+    return f"pruned here{pruning}, every layer {widths}"
 
 
 def _describe_prunable(folder: Path) -> str:
     try:
-        return loadable.require_loadable(folder).pruned
+        return loadable.require_loadable(folder).pruned_units
     except ModelError as error:
         return f"nothing: {error}"
 
@@ -146,9 +147,9 @@ def _describe_loading(folder: Path, values: dict[str, Any], disagreement: str) -
 
 
 def format_widths(widths: tuple[int, ...], dense: int) -> str:
-    """Format widths by layer: one number if all are equal, and the dense width if it differs."""
+    """Format the widths of all layers: one number if all are equal, followed by the dense width if any differs."""
     if not widths:
         return "not known"
-    commonest, count = Counter(widths).most_common(1)[0]
-    text = str(commonest) if count == len(widths) else ", ".join(map(str, widths))
+    width, count = Counter(widths).most_common(1)[0]
+    text = str(width) if count == len(widths) else ", ".join(map(str, widths))
     return text + (f" of {dense}" if dense and widths != (dense,) * len(widths) else "")

@@ -26,6 +26,7 @@ from gprune.system.errors import GpruneError, ModelError, SettingsError
 from gprune.system.safe_parsing import quote, sentence
 
 _TWO_WORDS = "the cat"
+# text on which faulty tokenizers differ: an apostrophe, digits, indentation, blank lines, capitals
 _SAMPLE = "A cat's (12345) tail.\n\n    def walk(self):\n        return self.steps + 1\n\nTHE END, or what's left\n"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -43,7 +44,7 @@ def load(
         device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or float16.
         trust_remote_code: allow Python code in the model's folder to run.
-        offload: leave the weights of the layers in their files until they are needed.
+        offload: leave the weights of the layers in their files until a pass needs them.
 
     Raises ModelError if the model cannot be found, read or pruned, SettingsError if the device or the number
     type is not available, or random weights do not fit there.
@@ -51,8 +52,8 @@ def load(
     target, folder = device_of(device), identity.locate(name, download=True)
     loadable.require_loadable(folder)
     tokenizer = load_tokenizer(str(folder), trust_remote_code)
-    several = not offload and devices.needs_several_gpus(folder, device, target, _parse_dtype(dtype, target))
-    device_map = "auto" if several else None
+    use_all_gpus = not offload and devices.needs_several_gpus(folder, device, target, _parse_dtype(dtype, target))
+    device_map = "auto" if use_all_gpus else None
     model = read_weights(folder, target, dtype, trust_remote_code, offload, device_map)
     return Decoder.from_model(model, tokenizer)
 
@@ -112,27 +113,28 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
 
 
 def _find_tokenizer_fault(tokenizer: Any, folder: Path) -> str:
+    """Describe how a loaded tokenizer differs from the files of its folder; empty if no difference is detected."""
     from transformers.models.auto import tokenization_auto
 
     # some versions of transformers build a byte-level tokenizer that is labelled LlamaTokenizer without its
     # pre-tokenizer
     text = tokenizer.decode(tokenizer(_TWO_WORDS, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
     if text.strip() == _TWO_WORDS.replace(" ", ""):
-        return f"loses the blanks between words: {_TWO_WORDS!r} comes back as {text!r}"
+        return f"loses the spaces between words: {_TWO_WORDS!r} is decoded as {text!r}"
     label, files = type(tokenizer).__name__, (folder / "tokenizer.json", folder / identity.CONFIG_FILE)
     if label == transformers.PreTrainedTokenizerFast.__name__ or not all(file.is_file() for file in files):
         return ""
     # for these model types the library ignores the label, so the tokens do not depend on it
-    forced = vars(tokenization_auto).get("MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS", ())
-    if identity.configuration(folder).get("model_type") in forced:
+    types_without_label = vars(tokenization_auto).get("MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS", ())
+    if identity.configuration(folder).get("model_type") in types_without_label:
         return ""
     expected = vocabulary.tokenizer(str(folder)).encode(_SAMPLE, add_special_tokens=False).ids
     actual = tokenizer(_SAMPLE, add_special_tokens=False)["input_ids"]
-    # a setting may add a space before the first word
+    # the first two tokens are not compared, because a setting may add a space before the first word
     count = min(len(expected), len(actual)) - 2
     if count <= 0 or actual[-count:] == expected[-count:]:
         return ""
-    return f"is read as {label}, which gives {len(actual)} tokens of a sample, and its tokenizer.json {len(expected)}"
+    return f"is read as {label} and splits a sample into {len(actual)} tokens, its tokenizer.json into {len(expected)}"
 
 
 def device_of(device: str) -> torch.device:
@@ -152,7 +154,7 @@ def device_of(device: str) -> torch.device:
 
 
 def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
-    """Read a model folder on the CPU, in evaluation mode.
+    """Read the model in a folder, in evaluation mode; it is on the CPU unless `arguments` have a device map.
 
     `loader` is a class with ``from_pretrained``, which is called with `arguments`. The weights take precedence over the
     configuration: a head that differs from the embedding is not tied, and the number type ``auto`` is that of the
@@ -177,7 +179,7 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
     for key, message in (
         ("mismatched_keys", "of another size"),
         ("missing_keys", "missing"),
-        ("unexpected_keys", "left over"),
+        ("unexpected_keys", "unexpected"),
     ):
         names = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in report[key])
         if names:
@@ -197,8 +199,8 @@ def _disk_map(folder: Path, target: torch.device, trust: bool) -> DeviceMap:
 def _read_mapped(folder: Path, device_map: DeviceMap, arguments: dict[str, Any]) -> nn.Module:
     if isinstance(device_map, str):
         arguments["max_memory"] = devices.memory_limits()
-    # accelerate warns of offloading, which was requested, and requires a folder, to which it writes nothing because it
-    # reads safetensors from their own folder
+    # offloading was requested, so accelerate's warning of it is switched off; accelerate requires a folder for
+    # offloaded weights, but reads safetensors from their own folder and writes nothing
     logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="gprune-offload-") as offload_folder:
         return read_model(auto_class(folder), folder, device_map=device_map, offload_folder=offload_folder, **arguments)
@@ -219,7 +221,7 @@ def require_finite(model: nn.Module, folder: Path) -> None:
 
 
 def move(model: nn.Module, target: torch.device) -> nn.Module:
-    """Move a model to a device. Raises ModelError if the device's memory is too small."""
+    """Move a model to a device and return it. Raises ModelError if the device's memory is too small."""
     try:
         return model.to(target)
     except (RuntimeError, MemoryError) as error:
@@ -233,7 +235,7 @@ def move(model: nn.Module, target: torch.device) -> nn.Module:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers' progress bars and load reports off the terminal."""
+    """Suppress the progress bars and log messages of transformers while the context is open."""
     from transformers.utils import logging as library_logging
 
     level, bars = library_logging.get_verbosity(), library_logging.is_progress_bar_enabled()
@@ -248,6 +250,7 @@ def quiet() -> Iterator[None]:
 
 
 def _parse_dtype(name: str, target: torch.device) -> torch.dtype | str:
+    """Return the number type of a setting; the string ``auto`` stands for the checkpoint's type."""
     if name == "auto":
         return torch.float32 if target.type == "cpu" else "auto"
     if name not in DTYPES:
@@ -257,6 +260,7 @@ def _parse_dtype(name: str, target: torch.device) -> torch.dtype | str:
 
 @contextmanager
 def _as_model_error(context: str) -> Iterator[None]:
+    """Convert any other error into a ModelError that starts with `context`."""
     try:
         yield
     except (GpruneError, KeyboardInterrupt, SystemExit):
@@ -277,13 +281,13 @@ def read_shape_config(folder: Path) -> Any:
     try:
         return transformers.AutoConfig.for_model(**values)
     except Exception as error:  # any error that the library raises for its fields
-        raise ModelError(f"{quote(str(folder))} has a configuration of no model: {sentence(error, 200)}") from error
+        raise ModelError(f"{quote(str(folder))} has no valid configuration: {sentence(error, 200)}") from error
 
 
 def make_random_model(config: Any, target: torch.device, dtype: torch.dtype, shape: str) -> nn.Module:
     """Return a model with random weights in evaluation mode, identical in every process on the same kind of device.
 
-    The state of the random generators is restored. Whoever changes this function must increase the version in
+    The state of the random generators is restored. A change of this function requires a new version in
     `sources.WEIGHTS`. `shape` is the model's name in error messages. Raises ModelError if the sizes are inconsistent,
     SettingsError if the memory is too small.
     """
@@ -291,13 +295,13 @@ def make_random_model(config: Any, target: torch.device, dtype: torch.dtype, sha
         with devices.preserve_random_state(target), torch.device(target):
             torch.manual_seed(0)
             model: Any = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
-    except Exception as error:  # sizes that are too large or inconsistent
+    except Exception as error:  # any error that the library raises for inconsistent sizes
         if not devices.out_of_memory(error):
-            raise ModelError(f"{sources.RANDOM}{shape} cannot be made: {sentence(error, 200)}") from error
-        kind = str(dtype).removeprefix("torch.")
+            raise ModelError(f"{sources.RANDOM}{shape} cannot be created: {sentence(error, 200)}") from error
+        dtype_name = str(dtype).removeprefix("torch.")
         raise SettingsError(
-            f"{sources.RANDOM}{shape} in {kind} does not fit in the memory of {target}: use a smaller shape, fewer "
-            "models or dtype bfloat16"
+            f"{sources.RANDOM}{shape} in {dtype_name} does not fit in the memory of {target}: use a smaller shape, "
+            "fewer models or dtype bfloat16"
         ) from error
     return model.requires_grad_(False).eval()
 
@@ -306,7 +310,7 @@ def load_bare_model(name: str, device: str, dtype: str, align: int = 1) -> nn.Mo
     """Load a causal language model without its tokenizer.
 
     `name` is a dense or pruned folder or hub name, ``demo``, or ``random:SHAPE[@RETENTION]``, where SHAPE may be a
-    folder. With a retention, FFN widths are multiples of `align`. Raises ModelError if there is no such model or it
+    folder. With a retention, the FFN width is a multiple of `align`. Raises ModelError if there is no such model or it
     cannot be read, SettingsError if the device is not available, a shape is unknown, or the memory is too small.
     """
     target = device_of(device)
@@ -333,35 +337,36 @@ def require_loadable_name(name: str, align: int = 1) -> None:
 
 
 def _random_config(text: str, align: int) -> Any:
-    name, sign, fraction = text.partition("@")
+    """Return the configuration of SHAPE or SHAPE@RETENTION, where SHAPE is a published shape or a folder."""
+    name, separator, retention = text.partition("@")
     folder = identity.locate(sources.RANDOM + name if name.partition("#")[0] in sources.SHAPES else name)
     config = read_shape_config(folder)
-    return _narrow_config(config, _parse_retention(fraction), align) if sign else config
+    return _narrow_config(config, _parse_retention(retention), align) if separator else config
 
 
 def _parse_retention(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = 0.0
+        value = 0.0  # reported below
     if not 0 < value < 1:
         raise SettingsError(f"the retention after @ must be between 0 and 1, as in @0.5 (got {quote(text)})")
     return value
 
 
-def _narrow_config(config: Any, target: float, align: int) -> Any:
-    """Return the configuration with equally narrower layers, near the target retention."""
+def _narrow_config(config: Any, retention: float, align: int) -> Any:
+    """Return a configuration whose layers are all equally narrower, near a retention; see `load_bare_model`."""
     if align < 1:
         raise SettingsError(f"align must be 1 or more (got {align})")
     layout = layout_of(config.model_type, "a random model")
     shape = shape_of(config.to_dict())
-    groups, neurons = budget.uniform_counts(shape, target)
+    groups, neurons = budget.uniform_counts(shape, retention)
     width = min(max(budget.nearest_whole(neurons / align), 1) * align, shape.neurons)
     values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
     return classes_of(config.model_type).config_class(
         **values,
         ffn_widths=[width] * shape.layers,
         key_value_groups=[groups] * shape.layers,
-        unit_slices=layout.table(),
-        unit_counts=layout.numbers(),
+        unit_slices=layout.unit_slices(),
+        unit_counts=layout.unit_counts(),
     )

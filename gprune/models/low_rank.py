@@ -1,4 +1,4 @@
-"""Merge changes of low rank into the weights of a pruned model.
+"""Merge low-rank changes into the weights of a pruned model.
 
 Each linear map W becomes W + scale B A (LoRA, Hu et al. 2021). The sum is computed in float64 and rounded once, so that
 it is the same on every device. If B A is zero, W keeps every bit.
@@ -17,7 +17,7 @@ from gprune.system.errors import ModelError
 
 
 def linear_maps(model: Any, layout: Layout, targets: Iterable[str]) -> dict[str, nn.Linear]:
-    """Return the linear maps of all layers by names such as 3.o_proj; `targets` are the names within a layer.
+    """Return the linear maps of all layers by names such as 3.o_proj; `targets` are projections such as o_proj.
 
     A fused map with several targets is listed once, under the name of its first target.
     """
@@ -31,10 +31,10 @@ def linear_maps(model: Any, layout: Layout, targets: Iterable[str]) -> dict[str,
     }
 
 
-def pairs(numbers: Tensor, sizes: Iterable[tuple[int, int]], rank: int) -> Iterator[tuple[Tensor, Tensor]]:
+def factor_pairs(numbers: Tensor, sizes: Iterable[tuple[int, int]], rank: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the factors A, (rank, inputs), and B, (outputs, rank), of every map, as views of the flat `numbers`.
 
-    `sizes` has the number of outputs and of inputs of each map.
+    `numbers` has A and B of each map in turn, `sizes` the number of outputs and of inputs of each map.
     """
     sizes = list(sizes)
     factors = iter(numbers.split([rank * width for outputs, inputs in sizes for width in (inputs, outputs)]))
@@ -44,12 +44,12 @@ def pairs(numbers: Tensor, sizes: Iterable[tuple[int, int]], rank: int) -> Itera
 
 @torch.no_grad()
 def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
-    """Add the learned changes of recovery to the linear maps of a model; other weights do not change.
+    """Add the changes that recovery learned to the linear maps of a model; other weights do not change.
 
     Raises ModelError if a sum overflows.
     """
-    for name, module, (right, left) in _match_maps(model, layout, recovered):
-        module.weight = nn.Parameter(_add_product(module.weight, left, right, recovered.scale), requires_grad=False)
+    for name, module, (a, b) in _match_maps(model, layout, recovered):
+        module.weight = nn.Parameter(_add_product(module.weight, b, a, recovered.scale), requires_grad=False)
         if not module.weight.isfinite().all():
             raise ModelError(
                 f"{name} overflows {str(module.weight.dtype).removeprefix('torch.')} when the recovery "
@@ -59,7 +59,10 @@ def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
 
 @contextmanager
 def merge_adapters(model: Any, layout: Layout, recovered: RecoveredWeights | None) -> Iterator[None]:
-    """Merge the learned changes while the context is open, then restore the weights; None merges nothing."""
+    """Merge the changes that recovery learned while the context is open, then restore the weights.
+
+    If `recovered` is None, nothing is merged.
+    """
     if recovered is None:
         yield
         return
@@ -79,12 +82,13 @@ def _match_maps(
     maps = linear_maps(model, layout, dict.fromkeys(name.partition(".")[2] for name in recovered.maps))
     modules = [maps[name] for name in recovered.maps]
     sizes = [(module.out_features, module.in_features) for module in modules]
-    factors = pairs(torch.tensor(recovered.numbers), sizes, recovered.rank)
+    factors = factor_pairs(torch.tensor(recovered.numbers), sizes, recovered.rank)
     return list(zip(recovered.maps, modules, factors, strict=True))
 
 
-def _add_product(weight: Tensor, left: Tensor, right: Tensor, scale: float) -> Tensor:
-    change = left.to(weight.device, torch.float64) @ right.to(weight.device, torch.float64)
-    untouched = change == 0
+def _add_product(weight: Tensor, b: Tensor, a: Tensor, scale: float) -> Tensor:
+    """Return W + scale B A in the number type of the weight W."""
+    change = b.to(weight.device, torch.float64) @ a.to(weight.device, torch.float64)
+    is_unchanged = change == 0
     # unchanged weights keep their bits, including the sign of a zero
-    return torch.where(untouched, weight, change.mul_(scale).add_(weight).to(weight.dtype))
+    return torch.where(is_unchanged, weight, change.mul_(scale).add_(weight).to(weight.dtype))

@@ -1,4 +1,4 @@
-"""Locate the weights of each unit in a loaded model, by the table of its model family.
+"""Find the linear maps of a loaded model, and the rows or columns of each projection, by the table of its family.
 
 A projection such as q_proj is a linear map, or a range of rows of a fused map that stacks several projections.
 """
@@ -43,7 +43,7 @@ Projection = nn.Linear | Rows
 
 
 def language_config(model: Any) -> Any:
-    """Return the configuration of a causal language model or of the one inside a wrapper; None if there is none."""
+    """Return the configuration of a model's language model, which may be inside a wrapper; None if it has none."""
     config = getattr(model, "config", None)
     inside = getattr(config, "get_text_config", None)
     return config if inside is None else inside()
@@ -61,7 +61,7 @@ def untie_separate_head(model: Any) -> None:
 
 
 def module_of(part: Projection) -> nn.Linear:
-    """Return the module that has the weights of a projection."""
+    """Return the linear map that holds the weights of a projection."""
     return part.linear if isinstance(part, Rows) else part
 
 
@@ -119,10 +119,10 @@ def common_shape(model: nn.Module, layout: Layout) -> ModelShape:
         if shape != shapes[0]:
             raise ModelError(
                 f"layer {index} has {shape.neurons} neurons and {shape.kv_heads} key/value groups, layer 0 "
-                f"has {shapes[0].neurons} and {shapes[0].kv_heads}: only equal layers can be pruned, so "
-                "choose the dense one"
+                f"has {shapes[0].neurons} and {shapes[0].kv_heads}: only models with equal layers can be pruned, so "
+                "choose the dense model"
             )
-    return shapes[0] if layout.heads else one_group(shapes[0])
+    return shapes[0] if layout.prunes_heads else one_group(shapes[0])
 
 
 def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> ModelShape:
@@ -132,12 +132,13 @@ def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> M
     keys = layout.slice_of("k_proj")
     key_rows = maps[keys].out_features
     if "q_proj" in keys.parts:
-        # one map of queries, keys and values
+        # the fused map has as many rows for keys as for values, and the queries have as many as o_proj has inputs
         key_rows = (key_rows - out.in_features) // 2
     shape = ModelShape(
         layers=layers,
         neurons=down.in_features,
         heads=out.in_features // head_width,
+        # a shape needs at least one group; the number is checked below
         kv_heads=max(key_rows // head_width, 0) or 1,
         head_width=head_width,
         hidden=down.out_features,
@@ -149,5 +150,5 @@ def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> M
         expected = (units, shape.hidden) if entry.axis == 0 else (shape.hidden, units)
         actual, name = tuple(module.weight.shape), entry.path.rpartition(".")[2]
         if actual != expected:
-            raise ModelError(f"layer {index}: {name} is {actual}, expected {expected}: the model's parts do not fit")
+            raise ModelError(f"layer {index}: {name} has shape {actual}, but the other maps require {expected}")
     return shape

@@ -1,8 +1,8 @@
-"""Find models that are not given as a folder: models of the Hugging Face hub, and shapes with random weights.
+"""Find models that are not named by a folder: models of the Hugging Face hub, and shapes with random weights.
 
 Safetensors, configuration and tokenizer are downloaded from the hub, never pickled weights. A complete model in the
-hub's cache is used without any request. If a model is gated or unknown, or the disk is too small, one sentence reports
-it before a download starts.
+hub's cache is used without any request. If a model is gated or unknown, or the disk is too small, an error reports it
+before a download starts.
 
 `random:llama2-7b` has the shape of LLaMA-2 7B and the tokenizer of the bundled demo, whose vocabulary is smaller, so
 that every token has a row in the embedding. It is for measurements of time and memory. `random:llama2-7b#layers=2`
@@ -34,32 +34,33 @@ SHAPES: dict[str, dict[str, Any]] = {
 """configurations of the published models that are available with random weights, by name"""
 DOWNLOADED = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "merges.txt", "README.md", "LICENSE*"]
 """patterns of the files that are downloaded"""
-LOCAL = "a local model folder needs no network"
+LOCAL_HINT = "a local model folder needs no network"
 
 
 def is_random(name: str) -> bool:
-    """Return True if a model's name asks for random weights."""
+    """Return True if a model's name is that of a model with random weights."""
     return name.startswith(RANDOM)
 
 
 def shape_folder(name: str) -> Path:
-    """Return the folder of ``random:SHAPE`` or ``random:SHAPE#layers=N``; the latter need not exist, see `base_folder`.
+    """Return the folder of ``random:SHAPE`` or ``random:SHAPE#layers=N``.
 
-    Raises ModelError if there is no such shape or depth, or the name has a retention, which only `speed` accepts.
+    With another number of layers than the published model, the folder does not exist; see `base_folder`. Raises
+    ModelError if there is no such shape or depth, or the name has a retention, which only `speed` accepts.
     """
-    model, sign, _ = name.removeprefix(RANDOM).partition("@")
-    shape, mark, depth = model.partition("#")
+    model, retention_mark, _ = name.removeprefix(RANDOM).partition("@")
+    shape, depth_mark, depth = model.partition("#")
     if shape not in SHAPES:
         raise ModelError(
             f"{safe_parsing.quote(name)} is not a model with random weights: after {RANDOM} give one of "
             f"{', '.join(SHAPES)}"
         )
-    if sign:
+    if retention_mark:
         raise ModelError(
-            f"{safe_parsing.quote(name)} has a retention, which only `speed` accepts. A study has its "
-            f"own: give {RANDOM}{model}"
+            f"{safe_parsing.quote(name)} has a retention, which only `speed` accepts. The retention of a study is a "
+            f"setting of its own: give {RANDOM}{model}"
         )
-    if not mark:
+    if not depth_mark:
         return SHAPES_FOLDER / shape
     layers = _parse_depth(depth)
     if layers is None:
@@ -67,9 +68,9 @@ def shape_folder(name: str) -> Path:
             f"{safe_parsing.quote(name)} has no valid depth: after # give layers=N, with N from 1 to "
             f"{MOST_LAYERS}, as in {RANDOM}{shape}#layers=2"
         )
-    # with its original depth it is the same model
-    is_published = SHAPES[shape].get("num_hidden_layers") == layers
-    return SHAPES_FOLDER / (shape if is_published else f"{shape}#{depth}")
+    # with the number of layers of the published model, both names stand for the same model
+    has_published_depth = SHAPES[shape].get("num_hidden_layers") == layers
+    return SHAPES_FOLDER / (shape if has_published_depth else f"{shape}#{depth}")
 
 
 def _parse_depth(text: str) -> int | None:
@@ -78,7 +79,7 @@ def _parse_depth(text: str) -> int | None:
 
 
 def shape_layers(folder: Path) -> int | None:
-    """Return the number of layers in a folder's name; None if it is that of the published model."""
+    """Return the number of layers in the name of a shape's folder; None without one, as for the published model."""
     return _parse_depth(folder.name.partition("#")[2])
 
 
@@ -88,7 +89,7 @@ def base_folder(folder: Path) -> Path:
 
 
 def with_layers(values: dict[str, Any], count: int) -> dict[str, Any]:
-    """Return a configuration with another number of layers; lists by layer are repeated or cut."""
+    """Return a configuration with another number of layers; lists with an entry per layer are repeated or cut."""
     depth = values["num_hidden_layers"]
     lists = {name: value for name, value in values.items() if isinstance(value, list) and len(value) == depth}
     return {**values, **{name: (value * count)[:count] for name, value in lists.items()}, "num_hidden_layers": count}
@@ -96,8 +97,8 @@ def with_layers(values: dict[str, Any], count: int) -> dict[str, Any]:
 
 def is_shape(folder: Path) -> bool:
     """Return True for the folder of a shape, which has no weight files."""
-    shape, mark, _ = folder.name.partition("#")
-    is_known = shape in SHAPES and (not mark or shape_layers(folder) is not None)
+    shape, depth_mark, _ = folder.name.partition("#")
+    is_known = shape in SHAPES and (not depth_mark or shape_layers(folder) is not None)
     return is_known and folder.parent.resolve() == SHAPES_FOLDER.resolve()
 
 
@@ -157,17 +158,20 @@ def _cached_folder(name: str) -> Path | None:
 
 
 def _missing_message(name: str, gap: str, reason: str) -> str:
+    """Return the error message for a hub model that is missing or has a `gap`, see `snapshot`."""
     if not gap:
-        return f"{name!r} is not a folder on this machine, and {reason}: {LOCAL}"
+        return f"{name!r} is not a folder on this machine, and {reason}: {LOCAL_HINT}"
+    # the words after the quoted path of the folder
     fault = gap.rpartition("' ")[2]
     return (
-        f"{name!r} is incomplete on this machine (it {fault}), and {reason}: start it again "
-        f"with a network to resume the download; {LOCAL}"
+        f"{name!r} is incomplete on this machine (it {fault}), and {reason}: repeat the command "
+        f"with a network to resume the download; {LOCAL_HINT}"
     )
 
 
 @contextmanager
 def _as_model_error(name: str, gap: str) -> Iterator[None]:
+    """Convert errors of the hub's client into a ModelError with one sentence; for `gap` see `snapshot`."""
     from huggingface_hub import constants, errors
 
     try:
@@ -189,7 +193,7 @@ def _as_model_error(name: str, gap: str) -> Iterator[None]:
             )
         elif isinstance(cause, errors.RepositoryNotFoundError):
             message = (
-                f"the hub has no model {name!r}: check the spelling, or log in with `hf auth login` if the "
-                "model is private"
+                f"the hub has no model {name!r}: check the spelling, or log in with `hf auth login` if the model is "
+                "private"
             )
         raise ModelError(message) from error

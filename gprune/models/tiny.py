@@ -8,7 +8,7 @@ from torch import nn
 from gprune.models.decoder import Decoder
 from gprune.models.families import layout_of
 
-_POSITIONS = 512
+_POSITIONS = 512  # maximum length of a sequence
 # standard deviation of the random norm weights about 1 and of the random biases about 0
 _SPREAD = 0.1
 
@@ -74,6 +74,7 @@ def _randomize(model: nn.Module, generator: torch.Generator) -> None:
     for name, parameter in model.named_parameters():
         values = torch.randn(parameter.shape, generator=generator)
         if parameter.ndim > 1:
+            # outputs of a map have about the variance of its inputs
             parameter.copy_(values / parameter.shape[1] ** 0.5)
         else:
             parameter.copy_(_SPREAD * values + (1.0 if "norm" in name else 0.0))

@@ -1,4 +1,4 @@
-"""Read and write text with a model's tokenizer, without loading the model."""
+"""Encode and decode text with a model's tokenizer, without loading the model."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,8 @@ from gprune.system.errors import GpruneError, ModelError
 
 _BROKEN = "\ufffd"
 """replacement character, to which the bytes of an incomplete character are decoded"""
-_WIDEST = 3
-"""maximum number of neighbouring tokens on each side that complete a character"""
+_MOST_NEIGHBOURS = 3
+"""maximum number of neighbouring tokens on each side that complete a character, which has at most four bytes"""
 
 
 def tokenizer(model: str) -> Tokenizer:
@@ -20,20 +20,20 @@ def tokenizer(model: str) -> Tokenizer:
     path = identity.tokenizer_folder(identity.locate(model)) / "tokenizer.json"
     if not path.is_file():
         raise ModelError(
-            f"the model {model!r} has no tokenizer.json, so its tokens cannot be counted here: save the text "
+            f"the model {model!r} has no tokenizer.json, without which text cannot be tokenized here: save the text "
             "as a file and start a run with it on the page Runs & export"
         )
     try:
-        reader: Tokenizer = Tokenizer.from_file(str(path))
+        fast_tokenizer: Tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises plain Exceptions
         raise ModelError(f"{str(path)!r} cannot be read ({error}): copy the model again") from error
-    reader.no_padding()
-    reader.no_truncation()
-    return reader
+    fast_tokenizer.no_padding()
+    fast_tokenizer.no_truncation()
+    return fast_tokenizer
 
 
 def vocabulary_size(model: str) -> int | None:
-    """Return the size of a model's vocabulary, or None if its folder can no longer be read."""
+    """Return the vocabulary size in a model's configuration; None if it is missing or cannot be read."""
     try:
         size = language_values(identity.configuration(identity.locate(model))).get("vocab_size")
     except GpruneError:
@@ -50,37 +50,39 @@ def embedding_notice(model: str) -> str:
     if embeddings is None or tokens <= embeddings:
         return ""
     return (
-        f"the tokenizer has {tokens} tokens and the model {embeddings} embeddings: texts with a token that "
-        "lacks one are refused, and such tasks are left out"
+        f"the tokenizer has {tokens} tokens and the model {embeddings} embeddings: texts with a token that has no "
+        "embedding are refused, and tasks with one are left out"
     )
 
 
 def count_characters(model: str, ids: Array) -> int | None:
     """Return the number of characters of (samples, length) token ids, or None if the tokenizer cannot be read."""
     try:
-        reader = tokenizer(model)
+        fast_tokenizer = tokenizer(model)
     except ModelError:
         return None
-    return sum(map(len, reader.decode_batch(ids.tolist(), skip_special_tokens=True)))
+    return sum(map(len, fast_tokenizer.decode_batch(ids.tolist(), skip_special_tokens=True)))
 
 
-def around(reader: Tokenizer, ids: Sequence[int], at: int) -> tuple[str, str, str]:
-    """Return the text before the token at index `at`, the text of the token, and the text after it.
+def text_around(tokenizer: Tokenizer, ids: Sequence[int], index: int) -> tuple[str, str, str]:
+    """Return the text before the token at `index`, the text of the token, and the text after it.
 
-    The ids are decoded together, because a token decoded alone loses spaces and may be part of a character.
+    If the token has only a part of the bytes of a character, its text includes the neighbouring tokens that complete
+    the character. The ids are decoded together, because a token decoded alone loses spaces.
     """
-    start, end = at, at + 1
-    while start > max(at - _WIDEST, 0) and _decode(reader, ids[:start]).endswith(_BROKEN):
+    start, end = index, index + 1
+    while start > max(index - _MOST_NEIGHBOURS, 0) and _decode(tokenizer, ids[:start]).endswith(_BROKEN):
         start -= 1
-    while end < min(at + 1 + _WIDEST, len(ids)) and _decode(reader, ids[:end]).endswith(_BROKEN):
+    while end < min(index + 1 + _MOST_NEIGHBOURS, len(ids)) and _decode(tokenizer, ids[:end]).endswith(_BROKEN):
         end += 1
-    text_before, through, full = (_decode(reader, part) for part in (ids[:start], ids[:end], ids))
-    if through.startswith(text_before) and full.startswith(through):
-        token, text_after = through[len(text_before) :], full[len(through) :]
+    text_before, text_to_end, full_text = (_decode(tokenizer, part) for part in (ids[:start], ids[:end], ids))
+    # some decoders change earlier text when tokens are added; the parts are then decoded separately
+    if text_to_end.startswith(text_before) and full_text.startswith(text_to_end):
+        token, text_after = text_to_end[len(text_before) :], full_text[len(text_to_end) :]
     else:
-        token, text_after = _decode(reader, ids[start:end]), _decode(reader, ids[end:])
-    return text_before, token or str(reader.id_to_token(ids[at]) or ""), text_after
+        token, text_after = _decode(tokenizer, ids[start:end]), _decode(tokenizer, ids[end:])
+    return text_before, token or str(tokenizer.id_to_token(ids[index]) or ""), text_after
 
 
-def _decode(reader: Tokenizer, ids: Sequence[int]) -> str:
-    return reader.decode(list(ids), skip_special_tokens=False)
+def _decode(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    return tokenizer.decode(list(ids), skip_special_tokens=False)

@@ -14,10 +14,11 @@ from pathlib import Path
 from gprune.system import safe_parsing
 from gprune.system.errors import ModelError
 
-_LENGTH = 8
+_LENGTH_BYTES = 8
 _HEAD = "lm_head.weight"
 _EMBEDDING = "embed_tokens.weight"
 _TYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+# bytes of each tensor that are compared at a time
 _BLOCK = 2**20
 
 
@@ -27,7 +28,7 @@ class Tensor:
 
     shape: tuple[int, ...]
     bytes: int
-    """size of its values"""
+    """size of its data in bytes"""
     dtype: str
     """number type in the notation of safetensors, such as BF16"""
     file: Path
@@ -56,11 +57,11 @@ def is_head_separate(tensors: Mapping[str, Tensor]) -> bool:
 
 
 def most_common_type(tensors: Mapping[str, Tensor]) -> str:
-    """Return torch's name of the most common number type; empty if it is not in `_TYPES` or there are no tensors."""
-    numbers: Counter[str] = Counter()
+    """Return torch's name of the number type of most elements; empty without tensors or for a type not in `_TYPES`."""
+    elements: Counter[str] = Counter()
     for tensor in tensors.values():
-        numbers[tensor.dtype] += tensor.numbers
-    return _TYPES.get(numbers.most_common(1)[0][0], "") if numbers else ""
+        elements[tensor.dtype] += tensor.numbers
+    return _TYPES.get(elements.most_common(1)[0][0], "") if elements else ""
 
 
 def _find_tensor(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:
@@ -70,7 +71,7 @@ def _find_tensor(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:
 
 @functools.lru_cache(maxsize=64)
 def _are_equal(first: Tensor, second: Tensor, times: tuple[int, ...]) -> bool:
-    """Return True if two tensors are equal byte by byte; the file `times` invalidate cached results."""
+    """Return True if two tensors are equal byte by byte; with the `times` of their files, a changed file is reread."""
     if (first.shape, first.dtype) != (second.shape, second.dtype):
         return False
     with first.file.open("rb") as first_file, second.file.open("rb") as second_file:
@@ -103,17 +104,17 @@ def tensors(files: Iterable[Path]) -> dict[str, Tensor]:
 def _read_header(file: Path, size: int, time: int) -> dict[str, Tensor]:
     """Return the tensors in the header of a file; `size` and modification `time` are part of the cache key."""
     with file.open("rb") as stream:
-        length = int.from_bytes(stream.read(_LENGTH), "little")
-        if not 0 < length <= size - _LENGTH:
-            raise ValueError(f"its header has {length} bytes of {max(size - _LENGTH, 0)}")
+        length = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
+        if not 0 < length <= size - _LENGTH_BYTES:
+            raise ValueError(f"its header has {length} bytes of {max(size - _LENGTH_BYTES, 0)}")
         values = safe_parsing.json_object(stream.read(length), "its header")
     values.pop("__metadata__", None)
-    tensors, data = {}, _LENGTH + length
+    tensors, data_start = {}, _LENGTH_BYTES + length
     for name, value in values.items():
         start, end = value["data_offsets"]
-        if not 0 <= start <= end <= size - data:
-            raise ValueError(f"a tensor is at {start} to {end} of {size - data} bytes")
+        if not 0 <= start <= end <= size - data_start:
+            raise ValueError(f"a tensor is at {start} to {end} of {size - data_start} bytes")
         tensors[name] = Tensor(
-            tuple(map(operator.index, value["shape"])), end - start, str(value["dtype"]), file, data + start
+            tuple(map(operator.index, value["shape"])), end - start, str(value["dtype"]), file, data_start + start
         )
     return tensors

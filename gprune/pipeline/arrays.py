@@ -31,7 +31,7 @@ def collect_arrays(results: Results) -> dict[str, Array]:
     """Return the arrays of a study by documented name.
 
     Arrays of modules and learning exist only if GPrune is among the methods. Masks exist only for methods that could
-    run.
+    run. Raises StoreError if another result is missing, or one is damaged.
     """
     arrays: dict[str, Array] = {}
     for role in stages.PAIR:
@@ -45,16 +45,17 @@ def collect_arrays(results: Results) -> dict[str, Array]:
     has_learning = "gprune" in results.graph.study.methods
     if has_learning:
         arrays |= _collect_module_arrays(results)
-    cutting = (METHODS[name] for name in results.graph.study.methods)
-    for name in dict.fromkeys(method.masks for method in cutting if method.decision != "none"):
+    methods = (METHODS[name] for name in results.graph.study.methods)
+    # several methods can share masks
+    for name in dict.fromkeys(method.masks for method in methods if method.decision != "none"):
         if results.has(stages.masks, name):
             masks = results.get(stages.masks, name)
             suffix = "" if name == "gprune" else f"_{name}"
             arrays[f"ffn_mask{suffix}"], arrays[f"head_mask{suffix}"] = masks.ffn, masks.heads
     if has_learning:
-        history = results.get(stages.learning)
-        arrays |= {"history": history.steps, "module_threshold": history.thresholds}
-        arrays["head_threshold"] = history.head_thresholds
+        learning = results.get(stages.learning)
+        arrays |= {"history": learning.steps, "module_threshold": learning.thresholds}
+        arrays["head_threshold"] = learning.head_thresholds
     return arrays
 
 
@@ -78,9 +79,9 @@ def _collect_module_arrays(results: Results) -> dict[str, Array]:
 
 
 def write(results: Results, path: Path) -> tuple[str, ...]:
-    """Write the arrays of a study, masks included, to an .npz file and return their names.
+    """Write the arrays of a study to an .npz file and return their names; for the arrays see `collect_arrays`.
 
-    The file appears only when it is complete, and replaces an existing one. Raises StoreError if it cannot be written.
+    The file appears only when it is complete, and replaces an existing file. Raises StoreError if it cannot be written.
     """
     arrays: dict[str, Any] = collect_arrays(results)
     try:

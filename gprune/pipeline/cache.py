@@ -24,7 +24,9 @@ from gprune.system.files import Lock, discard, make_folder, remove
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _ENTRY = re.compile(r"([0-9a-f]{32})(\.[a-z]+)?")
+"""key of a result, and the ending of a checkpoint file"""
 _RUNS, _EXPORTS = "runs", "exports"
+"""folders with one folder per run"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,15 +63,15 @@ class Overview:
     kinds: dict[str, tuple[int, int]]
     """number and size of the results, by kind"""
     runs: dict[str, RunUsage]
-    """by run, in order of falling size"""
+    """disk use of each run, by name, largest total first"""
     other_sizes: dict[str, int]
-    """size by folder of everything else; the folder `unfinished` has the checkpoints"""
+    """size of everything else, by name in the cache; all checkpoints have the name `unfinished`"""
     unneeded: list[CacheEntry]
-    """size of the results and checkpoints that no run needs"""
+    """results and checkpoints that no run needs"""
 
     @property
     def total(self) -> int:
-        """Return the size of all results and checkpoints in bytes."""
+        """Return the size of the whole cache in bytes."""
         return sum(size for _, size in self.kinds.values()) + sum(self.other_sizes.values())
 
 
@@ -82,7 +84,10 @@ def cache_entries(store: Store) -> list[CacheEntry]:
 
 
 def needed_by(store: Store, entries: Iterable[CacheEntry] | None = None) -> dict[tuple[str, str], set[str]]:
-    """Return the names of the runs that need each result, by kind and key; `entries` are from `cache_entries`."""
+    """Return the names of the runs that need each result, by kind and key.
+
+    `entries` are the results and checkpoints to look up, by default all of the cache.
+    """
     run_keys = _read_run_keys(store)
     return {
         (entry.kind, entry.key): {run for run, (keys, _) in run_keys.items() if entry.key in keys}
@@ -91,7 +96,7 @@ def needed_by(store: Store, entries: Iterable[CacheEntry] | None = None) -> dict
 
 
 def overview(store: Store) -> Overview:
-    """Return the sizes of a cache's contents, and the disk use of every run."""
+    """Return the sizes of a cache's contents, the disk use of every run, and the results that no run needs."""
     entries = cache_entries(store)
     needed_keys = needed_by(store, entries)
     kinds: dict[str, tuple[int, int]] = {}
@@ -101,10 +106,10 @@ def overview(store: Store) -> Overview:
             kinds[entry.kind] = count + 1, total + entry.size
     usage: dict[str, RunUsage] = {}
     for run in _read_run_keys(store):
-        files = sum(size_of(store.root / part / run) for part in (_RUNS, _EXPORTS))
+        folders_size = sum(size_of(store.root / part / run) for part in (_RUNS, _EXPORTS))
         users = [(entry.size, needed_keys[entry.kind, entry.key]) for entry in entries]
-        total = files + sum(size for size, names in users if run in names)
-        usage[run] = RunUsage(total, files + sum(size for size, names in users if names == {run}))
+        total = folders_size + sum(size for size, names in users if run in names)
+        usage[run] = RunUsage(total, folders_size + sum(size for size, names in users if names == {run}))
     largest = dict(sorted(usage.items(), key=lambda item: -item[1].total))
     other_sizes = {path.name: size_of(path) for path in visible_entries(store.root) if path.name not in KINDS}
     unfinished = sum(entry.size for entry in entries if entry.suffix)
@@ -113,7 +118,7 @@ def overview(store: Store) -> Overview:
 
 
 def remove_unneeded(store: Store, entries: Iterable[CacheEntry] | None = None) -> list[CacheEntry]:
-    """Remove the entries that no run needs, by default from the whole cache, and return the removed entries.
+    """Remove those of `entries`, by default all of the cache, that no run needs; return the removed entries.
 
     Nothing is removed if the record of a run cannot be read. Raises StoreError if the cache cannot be written.
     """
@@ -146,7 +151,8 @@ def unreadable_runs(store: Store) -> dict[str, str]:
 def verify(store: Store, entries: list[CacheEntry], progress: Callable[[int, int, str], None]) -> dict[str, str]:
     """Compare results with their SHA-256 checksums, and quarantine the corrupt ones.
 
-    Returns a description of the damage by entry name.
+    Returns descriptions of the damage by the name of the entry. `progress` is called after every result with the number
+    of checked results, the number of all, and the kind.
     """
     faults = dict[str, str]()
     for number, entry in enumerate(entries, start=1):
@@ -163,7 +169,7 @@ def verify(store: Store, entries: list[CacheEntry], progress: Callable[[int, int
 
 
 def reason_to_keep(store: Store, run: str) -> str:
-    """Return the reason why a run cannot be removed now, as one sentence; empty if it can."""
+    """Return the reason why a run cannot be removed now, as one sentence; empty if it can be removed."""
     job = next((job for job in jobs.jobs(store.root) if job.active and job.run == run), None)
     if job is not None:
         use = "waits to compute it" if job.state == "queued" else "is at work on it"
@@ -188,6 +194,7 @@ def remove_run(store: Store, run: str) -> int:
         raise StoreError(f"there is no run {run!r} in {store.root} any more: it may have been deleted already")
     try:
         make_folder(store.root / "locks")
+        # does not wait
         is_free = lock.acquire(0)
         reason = reason_to_keep(store, run) or ("" if is_free else _explain_busy(run))
         if reason:
@@ -210,10 +217,11 @@ def remove_run(store: Store, run: str) -> int:
 
 
 _RunKeys = tuple[frozenset[str], str]
-"""result keys that a run needs, and the reason why its record cannot be read"""
+"""result keys that a run needs, and the reason why its record cannot be read; the reason is empty if it can be read"""
 
 
 def _read_run_keys(store: Store) -> dict[str, _RunKeys]:
+    """Return the result keys of every run, by its name."""
     require_folder(store.root)
     keys = {}
     for folder in visible_entries(store.root / _RUNS):
@@ -224,15 +232,18 @@ def _read_run_keys(store: Store) -> dict[str, _RunKeys]:
 
 
 @lru_cache(maxsize=4096)
-def _read_keys(path: str, changed: Stamp) -> _RunKeys:
+def _read_keys(path: str, _: Stamp) -> _RunKeys:
+    # the stamp is part of the cache key, so a changed record is read again
     try:
         record = runs.load(Path(path))
     except UnreadableError as error:
         return _parse_keys(path), str(error)
+    # an unfinished run also needs the results and checkpoints that its record does not list yet
     return _parse_keys(path) | (frozenset() if record.get("state") == "done" else _derive_planned_keys(record)), ""
 
 
 def _parse_keys(path: str) -> frozenset[str]:
+    """Return everything in a file that looks like a key, because a damaged record cannot be parsed."""
     try:
         return frozenset(_KEY.findall(Path(path).read_text(encoding="utf-8", errors="replace")))
     except OSError:
@@ -240,6 +251,7 @@ def _parse_keys(path: str) -> frozenset[str]:
 
 
 def _derive_planned_keys(record: dict[str, Any]) -> frozenset[str]:
+    """Return the keys of all stages of a recorded study; empty if they cannot be derived from the record."""
     try:
         return frozenset(stage.key for stage in stages_by_name(recorded_graph(record, "the record")).values())
     except GpruneError:

@@ -17,7 +17,7 @@ from gprune.system.progress import Notice, Waiting
 _WAITING = Waiting("waiting for another run that computes the same result")
 R = TypeVar("R")
 _MODEL_READERS = ("components", "repaired", "scales", "recovered")
-"""kinds of stage that read the dense model"""
+"""kinds of stage that read the dense model and can be computed without a run"""
 
 
 class StageComputer:
@@ -36,13 +36,15 @@ class StageComputer:
         if self.results.is_intact(stage):
             return
         started = time.perf_counter()
-        waiting = partial(self.listener, stage.name, 0, 1, _WAITING)
-        with self.results.store.lock(stage.kind, stage.key, waiting):
+        report_waiting = partial(self.listener, stage.name, 0, 1, _WAITING)
+        with self.results.store.lock(stage.kind, stage.key, report_waiting):
+            # another process may have computed it while this one waited
             if not self.results.is_intact(stage):
                 self._compute(stage, started)
                 self.computed.add(stage)
 
     def _compute(self, stage: Stage[Any], started: float) -> None:
+        """Compute a stage, whose lock is held, and store its record with cost, versions and notices."""
         store, work, notices = self.results.store, self.work, list[str]()
         self.announce()
         self.listener(stage.name, 0, 1, self.results.set_aside(stage))
@@ -62,9 +64,11 @@ class StageComputer:
 
         with work.within_memory(stage.title):
             if KINDS[stage.kind].record is None:
+                # `write` fills the folder and returns None, so `or` adds the details
                 write = partial(stage.make, work, **resolve(stage.needs, self.load))
                 store.put_folder(stage.kind, stage.key, lambda folder: write(folder) or details())
             else:
+                # an earlier stage may have computed this record as well
                 record = work.by_products.pop(stage.key, None)
                 if record is None:
                     record = stage.make(work, **resolve(stage.needs, self.load))
@@ -82,7 +86,7 @@ class StageComputer:
         return self.results.record(stage)
 
     def _format_cost(self, cost: Spent) -> dict[str, Any]:
-        """Return the seconds of a stage and its passes of the dense model, in calibration sets."""
+        """Return the seconds of a stage and its passes of the dense model; a pass has a calibration set's tokens."""
         calibration = self.results.graph.study.calibration
         tokens_in_set = calibration.samples * calibration.length
         tokens = {"forward": cost.forward, "backward": cost.backward}
@@ -95,16 +99,19 @@ def compute_result(
 ) -> R:
     """Return a result from the cache, or compute it without an entry in the record of the run.
 
-    The result's kind must be computed on demand, or `can_compute` must return True for its stage. The same applies to
-    every missing input. The listener may raise Cancelled. Raises StoreError if an input is missing that only the run
-    may compute, ModelError if the model is missing or has changed since the run, and any error of the stages.
+    A missing result is computed only if its kind is computed on demand, or `can_compute` returns True for its stage.
+    The same applies to every missing input. The listener may raise Cancelled. Raises StoreError if an input is missing
+    that only the run may compute, ModelError if the model is missing or has changed since the run, and any error of the
+    stages.
     """
     _ensure_computed(StageComputer(results, listener), stage, can_compute or (lambda _: False))
     return results.record(stage)
 
 
 def _ensure_computed(computer: StageComputer, stage: Stage[Any], can_compute: Callable[[Stage[Any]], bool]) -> None:
+    """Compute a missing or damaged result after its inputs; for errors see `compute_result`."""
     results = computer.results
+    # a result that may not be computed again counts as existing even if it is damaged
     may_compute = KINDS[stage.kind].on_demand or can_compute(stage)
     if results.holds(stage) and (not may_compute or results.is_intact(stage)):
         return

@@ -1,7 +1,7 @@
-"""Progress and time left of a run, from the seconds that the same kinds of results took in the cache.
+"""Progress and time left of a run, from the seconds that stages of the same kind took in earlier runs of the cache.
 
 If the model was never timed in this cache, the time left follows from the first batch of the run itself.
-`jobs.reporting` only estimates the current stage.
+`jobs.reporting` only has the progress of the current stage.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from gprune.study import Study
 from gprune.system import machine
 
 Stages = Iterable[Stage[Any]]
-_TRUST = 0.25
+_EXPECTATION_WEIGHT = 0.25
 """share of a run after which its own speed has the same weight as the expectation"""
-_BATCHED = 2.0
+_BATCHED_SECONDS = 2.0
 """seconds in `KINDS` from which a stage has batches that show the model's speed"""
+# longer kinds come first, so that recovered_perplexity is not read as recovered; then a dot, an underscore or the end
 _KIND = re.compile(rf"({'|'.join(sorted(KINDS, key=len, reverse=True))})(?![^_.])")
 """the kind at the beginning of a stage's name"""
 
@@ -54,23 +55,25 @@ class Outlook:
             expected: seconds of every stage, in order.
             finished: names of finished stages.
             elapsed: seconds since the run began.
-            stage: the stage at work.
-            fraction: its finished share, in [0, 1].
-            timed: seconds of this run by stage, where `expected` has only unmeasured proportions.
+            stage: name of the current stage; empty if there is none.
+            fraction: finished share of the current stage, in [0, 1].
+            timed: seconds of this run's stages if `expected` are only proportions; None if they are measured seconds.
         """
-        parts = {name: seconds for name, seconds in expected.items() if name in finished}
-        count = len(parts)
+        # expected seconds of the finished work, by stage
+        work = {name: seconds for name, seconds in expected.items() if name in finished}
+        count = len(work)
         if stage in expected and stage not in finished:
-            parts[stage] = expected[stage] * fraction
-        total, done = sum(expected.values()), sum(parts.values())
+            work[stage] = expected[stage] * fraction
+        total, done = sum(expected.values()), sum(work.values())
         if count == len(expected) or total <= 0:
             return cls(count, len(expected), 1.0, None)
-        weight = _TRUST * total
+        # the ratio of elapsed to expected seconds, as if `weight` more seconds had passed exactly as expected
+        weight = _EXPECTATION_WEIGHT * total
         seconds_spent, seconds_expected = elapsed + weight, done + weight
         if timed is not None:
-            batches = [name for name in parts if expected[name] >= _BATCHED and parts[name] and name in timed]
-            seconds_spent = sum(timed[name] for name in batches)
-            seconds_expected = sum(parts[name] for name in batches)
+            batched = [name for name in work if name in timed and work[name] and expected[name] >= _BATCHED_SECONDS]
+            seconds_spent = sum(timed[name] for name in batched)
+            seconds_expected = sum(work[name] for name in batched)
         left = (total - done) * seconds_spent / seconds_expected if seconds_expected else None
         return cls(count, len(expected), done / total, left)
 
@@ -80,7 +83,7 @@ class StageTimes:
     """Seconds that stages took in earlier runs of a model."""
 
     seconds: Mapping[str, float]
-    """seconds by the name and by the kind of stage, latest run first; empty if no batches were timed"""
+    """seconds by the name and by the kind of stage, from the latest run with it; empty if no batches were timed"""
     scale: float = 1.0
     """ratio of these seconds to those in `KINDS`, for kinds that never ran"""
 
@@ -91,18 +94,22 @@ class StageTimes:
 
     @classmethod
     def of(cls, records: Iterable[Mapping[str, Any]], study: Study, precision: str) -> StageTimes:
-        """Return the stage times in records of runs with the study's model, token counts and kind of device."""
+        """Return the stage times from those runs that have the study's model, token counts and kind of device.
+
+        `records` are those of the cache's runs, latest first; `precision` is the model's number type.
+        """
         device = "gpu" if study.device != "cpu" and machine.has_gpu() else "cpu"
         settings = (study.model, device, precision, study.calibration.samples, study.calibration.length)
         seconds = dict[str, float]()
-        for record in records:
-            for name, entry in record["stages"].items() if _timing_settings(record) == settings else ():
+        for record in (record for record in records if _timing_settings(record) == settings):
+            for name, entry in record["stages"].items():
+                # seconds of a later run are not replaced
                 if match := _KIND.match(name):
                     seconds.setdefault(name, float(entry.get("seconds") or 0.0))
                     seconds.setdefault(match[0], seconds[name])
-        batched = [name for name, kind in KINDS.items() if name in seconds and kind.seconds >= _BATCHED]
-        table = sum(KINDS[kind].seconds for kind in batched)
-        return cls(seconds, sum(seconds[kind] for kind in batched) / table) if batched else cls({})
+        batched = [name for name, kind in KINDS.items() if name in seconds and kind.seconds >= _BATCHED_SECONDS]
+        demo_seconds = sum(KINDS[kind].seconds for kind in batched)
+        return cls(seconds, sum(seconds[kind] for kind in batched) / demo_seconds) if batched else cls({})
 
     def of_stage(self, stage: Stage[Any]) -> float:
         """Return the expected seconds of a stage.
@@ -113,7 +120,7 @@ class StageTimes:
         return self.seconds.get(stage.name, by_kind)
 
     def total(self, stages: Stages) -> float | None:
-        """Return the expected seconds of all stages without results, or None if no batches were timed."""
+        """Return the expected seconds of all of `stages`, or None if no batches were timed."""
         distinct = {stage.key or stage.name: stage for stage in stages}.values()
         return sum(map(self.of_stage, distinct)) if self.is_measured else None
 

@@ -29,12 +29,13 @@ from gprune.system.safe_parsing import quote, sentence
 
 SUFFIX = ".gprune.zip"
 TEXTS, MODEL, STEP = "texts", "model", "step"
-"""reasons why a result is left out: texts can be reconstructed from it, it is a model, or no page reads it"""
+"""reasons why a pack leaves a result out: texts can be reconstructed from it, it is a model, or no page reads it"""
 DISCLOSED = (
     "the study with the names or paths of its model and texts; SHA-256 of model, tokenizer, texts and tasks; "
     "versions of the program, its libraries and plug-ins; operating system, number of cores, peak memory, "
     "processor or GPU; times; messages of the run, which may contain paths"
 )
+"""everything that a pack discloses besides the results, as a phrase for the user"""
 _RECORD_FIELDS = (
     *("run", "study", "state", "until", "error", "started", "updated", "seconds", "expected", "stages"),
     *("unavailable", "missing_tasks", "texts", "provenance", "result"),
@@ -56,7 +57,7 @@ class PackContents:
     left_out: dict[str, str]
     """TEXTS, MODEL or STEP by the name of each stage whose result is left out"""
     texts: tuple[str, ...]
-    """texts that can be reconstructed from the pack, as the study names them"""
+    """texts that can be reconstructed from the pack, by their names in the study"""
     size: int
     """bytes of the arrays before compression"""
     missing: tuple[str, ...]
@@ -76,7 +77,7 @@ class Unpacked:
 
 
 def pack_contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bool = False) -> PackContents:
-    """Return the results to include in a pack; no array is read.
+    """Return the contents of a run's pack; no array is read.
 
     Args:
         store: the cache.
@@ -90,7 +91,8 @@ def pack_contents(store: Store, run: str, *, with_texts: bool = False, with_step
     """
     record = runs.require_record(store, run)
     graph = recorded_graph(record, f"the record of the run {quote(run)}")
-    results, earlier = Results(store, graph), (record.get("packed") or {}).get("left_out") or {}
+    # a run that was unpacked itself lacks the results that its pack left out
+    results, earlier_left_out = Results(store, graph), (record.get("packed") or {}).get("left_out") or {}
     included, left_out, missing = dict[tuple[str, str], Stage[Any]](), dict[str, str](), list[str]()
     for name, stage in stages.stages_by_name(graph).items():
         reason = _reason_left_out(stage, with_texts, with_steps)
@@ -99,19 +101,20 @@ def pack_contents(store: Store, run: str, *, with_texts: bool = False, with_step
                 left_out[name] = reason
             else:
                 included[stage.kind, stage.key] = stage
-        elif name in earlier:
-            left_out[name] = earlier[name]
+        elif name in earlier_left_out:
+            left_out[name] = earlier_left_out[name]
         elif not reason and record["stages"].get(name, {}).get("key") == stage.key:
             missing.append(stage.title)
     packed = [stage for _, stage in sorted(included.items(), key=lambda item: item[0])]
-    names = roles(graph.study)
-    used = [role for stage in included.values() if KINDS[stage.kind].holds_text for role in stage.id.texts]
-    texts = tuple(dict.fromkeys(names.get(role, role) for role in used))
+    name_by_role = roles(graph.study)
+    disclosing = [role for stage in included.values() if KINDS[stage.kind].holds_text for role in stage.id.texts]
+    texts = tuple(dict.fromkeys(name_by_role.get(role, role) for role in disclosing))
     size = sum(path.stat().st_size for kind, key in included for path in store.folder(kind, key).glob("*.npy"))
     return PackContents(run, record, tuple(packed), left_out, texts, size, tuple(missing))
 
 
 def _reason_left_out(stage: Stage[Any], with_texts: bool, with_steps: bool) -> str:
+    """Return MODEL, TEXTS or STEP if a result is left out of a pack, else an empty string."""
     kind = KINDS[stage.kind]
     if kind.record is None:
         return MODEL
@@ -145,7 +148,7 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
         for number, stage in enumerate(contents.results):
             progress(number, len(contents.results), stage.title)
             folder = store.check(stage.kind, stage.key, KINDS[stage.kind].record)
-            for name in sorted(name for name in _list_files(stage.kind) if (folder / name).exists()):
+            for name in sorted(name for name in _file_names(stage.kind) if (folder / name).exists()):
                 archives.add_file(archive, folder / name, f"results/{stage.kind}/{stage.key}/{name}")
         record = json.dumps(_build_record(contents), indent=1, ensure_ascii=False)
         archive.writestr(archives.new_member(runs.RECORD), record.encode())
@@ -153,6 +156,7 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
 
 
 def _build_record(contents: PackContents) -> dict[str, Any]:
+    """Return the record of the run in the pack."""
     record = {name: contents.record[name] for name in _RECORD_FIELDS if name in contents.record}
     if record.get("state") in ("running", "interrupted"):
         # no process computes the unpacked run, so it counts as cancelled
@@ -160,11 +164,16 @@ def _build_record(contents: PackContents) -> dict[str, Any]:
     return record | {"packed": {"left_out": dict(sorted(contents.left_out.items()))}}
 
 
-def _list_files(kind: str, optional: bool = True) -> set[str]:
-    record = KINDS[kind].record
-    declared = axes_of(record).items() if record else ()
-    arrays = (f"{name}.npy" for name, axes in declared if optional or not axes.optional)
-    return {checksums.MANIFEST, *arrays} if record else set()
+def _file_names(kind: str, optional: bool = True) -> set[str]:
+    """Return the names of the files of a stored result: `meta.json` and one .npy file per array.
+
+    They are empty for a kind whose results are folders, such as models. With `optional`, they include arrays that a
+    result may lack.
+    """
+    record_type = KINDS[kind].record
+    declared = axes_of(record_type).items() if record_type else ()
+    arrays = (f"{field}.npy" for field, axes in declared if optional or not axes.optional)
+    return {checksums.MANIFEST, *arrays} if record_type else set()
 
 
 def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = silent) -> Unpacked:
@@ -172,7 +181,7 @@ def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = sil
 
     Args:
         path: a file that `write_pack` wrote.
-        store: the cache, created if it does not exist; results that it has are never replaced.
+        store: the cache, created if it does not exist; its intact results are never replaced.
         name: name of the run in the cache; by default its name in the pack.
         progress: called for every result.
 
@@ -212,26 +221,33 @@ def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = sil
 
 
 def _list_results(members: list[str]) -> list[tuple[str, str]]:
-    """Return kind and key of every result. Raises UnreadableError if the archive's files are not those of a pack."""
+    """Return kind and key of every result in an archive with these members.
+
+    Raises UnreadableError if the members are not those of a pack.
+    """
     files = set(members)
     if runs.RECORD not in files:
         raise UnreadableError(f"the archive has no {runs.RECORD}: give a file that `gprune pack` has written")
     results = {_parse_result_path(name) for name in files - {runs.RECORD}}
-    required = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _list_files(kind, optional=False)}
+    required = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _file_names(kind, optional=False)}
     if not required <= files or len(members) != len(files):
-        raise UnreadableError(f"the pack lacks a file of a result, or has a duplicate: {archives.AGAIN}")
+        raise UnreadableError(f"the pack lacks a file of a result, or has a duplicate: {archives.REMEDY}")
     return sorted(results)
 
 
 def _parse_result_path(name: str) -> tuple[str, str]:
-    """Return kind and key of the result to which an archive member belongs."""
+    """Return kind and key of the result to which an archive member belongs.
+
+    Raises UnreadableError if the member is no file of a result.
+    """
     match = _RESULT_FILE.fullmatch(name)
-    if match is None or match[1] not in KINDS or match[3] not in _list_files(match[1]):
+    if match is None or match[1] not in KINDS or match[3] not in _file_names(match[1]):
         raise UnreadableError(f"the pack contains {quote(name)}, which is not a file of a run: do not use it")
     return match[1], match[2]
 
 
 def _read_record(archive: zipfile.ZipFile) -> tuple[dict[str, Any], Graph]:
+    """Return the fields of the pack's record that a cache may store, and the graph of its study."""
     source = f"{runs.RECORD} of the pack"
     with archives.refuse_damage(source):
         data = archive.read(runs.RECORD)
@@ -242,6 +258,7 @@ def _read_record(archive: zipfile.ZipFile) -> tuple[dict[str, Any], Graph]:
 
 
 def _require_results_of(graph: Graph, results: list[tuple[str, str]]) -> None:
+    """Raise UnreadableError if one of the results, by kind and key, is not of a stage of the graph."""
     result_keys = {(stage.kind, stage.key) for stage in stages.stages_by_name(graph).values()}
     foreign = [result for result in results if result not in result_keys]
     if foreign:
@@ -252,7 +269,10 @@ def _require_results_of(graph: Graph, results: list[tuple[str, str]]) -> None:
 
 
 def _require_free(store: Store, run: str, record: dict[str, Any]) -> None:
-    """Raise StoreError if another run has this name; a run unpacked from the same study may be replaced."""
+    """Raise StoreError if the cache has another run of this name.
+
+    The same record, and a run unpacked from a pack with the same study and provenance, may be replaced.
+    """
     if not (store.folder("runs", run) / runs.RECORD).exists():
         return
     present = runs.read(store, run) or {}
@@ -265,15 +285,15 @@ def _require_free(store: Store, run: str, record: dict[str, Any]) -> None:
 
 def _extract_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str) -> None:
     """Extract a result to the temporary store and read it, which checks its SHA-256."""
-    folder, record = staged.folder(kind, key), KINDS[kind].record
+    folder, record_type = staged.folder(kind, key), KINDS[kind].record
     make_folder(folder)
-    for name in sorted(_list_files(kind)):
+    for name in sorted(_file_names(kind)):
         if (member := f"results/{kind}/{key}/{name}") in archive.namelist():
             archives.extract_file(archive, member, folder / name)
     try:
-        staged.get(kind, key, record or object)
+        staged.get(kind, key, record_type or object)
     except DamagedError as error:
         reason = sentence(error.fault, 120)
         raise UnreadableError(
-            f"a result of the pack ({kind}/{key}) cannot be read ({reason}): {archives.AGAIN}"
+            f"a result of the pack ({kind}/{key}) cannot be read ({reason}): {archives.REMEDY}"
         ) from error

@@ -1,13 +1,12 @@
 """The record of a run (`runs/<run>/run.json`): its stages, their times, and how the run ended.
 
-The record gets an entry after each stage, so that the app can show results while later stages are still running. A
-result is valid if its key is: entries of an earlier run of the study are kept only if the current graph gives the same
-key.
+The record gets an entry after each stage, so that the app can show results while later stages are still running. An
+entry of an earlier run of the study is kept only if the current graph gives its stage the same key.
 
 One process owns a run: it holds the run's lock, computes its stages and writes its record. A second start of the study
 waits for the lock, then reuses existing results and computes the missing ones. If an owner dies, the record still says
-"running", and readers detect that its process is gone (gprune.pipeline.runs). A run with all its results also works
-from a read-only cache.
+"running", and readers detect that the owner's process is gone (gprune.pipeline.runs). A run with all its results also
+works from a read-only cache.
 """
 
 import contextlib
@@ -32,8 +31,8 @@ from gprune.system.progress import Reused, Waiting
 from gprune.system.safe_parsing import sentence
 
 Listener = Callable[[str, int, int, str], None]
-"""Called with the stage's name, work done, total work, and a message; raises Cancelled to stop the run."""
-LOOK_SECONDS = 0.5
+"""Called with the stage's name, finished steps, all steps, and a message; raises Cancelled to stop the run."""
+WAITING_SECONDS = 0.5
 """seconds between two waiting messages of a second start"""
 
 
@@ -50,8 +49,8 @@ class RunRecord:
     ) -> None:
         """Read the entries of an earlier run of the study that are still valid; nothing is written.
 
-        `expected` are the seconds of every stage up to `until`, in order. `missing_tasks` are the reasons why tasks
-        cannot be measured here. The listener is called for every finished stage.
+        `expected` are the seconds of every stage up to `until`, by name, in order. `missing_tasks` are the reasons why
+        tasks cannot be measured here, by task. The listener is called for every finished stage.
         """
         self.results, self.until, self.expected, self.listener = results, until, expected, listener
         self.missing_tasks = missing_tasks
@@ -59,14 +58,15 @@ class RunRecord:
         """False if `expected` are only proportions, because no batches of the model were timed in this cache"""
         self.name = run_name(results.graph.study)
         self.stages: dict[str, dict[str, Any]] = {}
+        """entries of the stages that this run has finished, by name"""
         self.unavailable: dict[str, dict[str, str]] = {}
-        """key and reason of every stage that could not be computed, by stage name"""
+        """key and reason of every stage that this run could not compute, by stage name"""
         self.started, self._began = datetime.now(UTC), time.monotonic()
         self.read()
         self._texts = self._describe_texts()
 
     def read(self) -> None:
-        """Read the record again, and keep the entries that are still valid."""
+        """Read the stored record again, and keep its entries that are still valid."""
         previous = runs.read(self.results.store, self.name) or {}
         entries, graph = previous.get("stages", {}), self.results.graph
         graphs, failures = [graph], runs.failures(previous)
@@ -78,8 +78,9 @@ class RunRecord:
             {name: entry for name, entry in table.items() if (name, entry["key"]) in valid}
             for table in (entries, previous.get("unavailable") or {})
         )
-        self._current = len(self._earlier) == len(entries)
-        self._result = previous.get("result") if self._current else None
+        # a result is outdated if one of its stages is
+        self._is_current = len(self._earlier) == len(entries)
+        self._result = previous.get("result") if self._is_current else None
         self.previous = previous
 
     def unmeasured_tasks(self) -> dict[str, str]:
@@ -94,6 +95,7 @@ class RunRecord:
         return unmeasured
 
     def _merge_failures(self) -> dict[str, dict[str, str]]:
+        """Return key and reason of the stages that this run or an earlier one could not compute, by name."""
         return self._earlier_failures | self.unavailable
 
     def leave_out(self, stage: Stage[Any], reason: str) -> None:
@@ -101,19 +103,19 @@ class RunRecord:
         self.unavailable[stage.name] = {"key": stage.key, "reason": reason}
 
     def is_done(self, stages: Iterable[Stage[Any]]) -> bool:
-        """Return True if the last read record lists all these stages as done."""
+        """Return True if the record that was read last is of the same study and done, and lists all of `stages`."""
         measures_perplexity = self.until in ("perplexity", "all")
-        same = (self.previous.get("study"), self.previous.get("missing_tasks"))
+        study_and_tasks = (self.previous.get("study"), self.previous.get("missing_tasks"))
         return (
-            self._current
+            self._is_current
             and self.previous.get("state") == "done"
-            and same == (json.loads(self.results.graph.study.to_json()), self.unmeasured_tasks())
+            and study_and_tasks == (json.loads(self.results.graph.study.to_json()), self.unmeasured_tasks())
             and (self._result is not None or not measures_perplexity)
             and all(stage.name in self._earlier or stage.name in self._earlier_failures for stage in stages)
         )
 
     def has_all_results(self, stages: Iterable[Stage[Any]]) -> bool:
-        """Return True if every result exists, except those that no earlier run could compute."""
+        """Return True if every result exists, except those that an earlier run could not compute."""
         keys, store = {name: entry["key"] for name, entry in self._earlier.items()}, self.results.store
         return all(
             stage.name in self._earlier_failures
@@ -123,10 +125,10 @@ class RunRecord:
 
     def add_stage(self, stage: Stage[Any], reused: bool) -> None:
         """Add a finished stage with the details of its result to the record; nothing is written yet."""
-        details, facts = self.results.details(stage), ("passes", "notices")
+        details, optional = self.results.details(stage), ("passes", "notices")
         seconds = float(details.get("seconds") or 0.0)
         entry = {"key": stage.key, "seconds": round(seconds, 3), "reused": reused}
-        self.stages[stage.name] = entry | {name: details[name] for name in facts if details.get(name)}
+        self.stages[stage.name] = entry | {name: details[name] for name in optional if details.get(name)}
         if reused:
             self.listener(stage.name, 1, 1, Reused("reused"))
             return
@@ -167,6 +169,7 @@ class RunRecord:
         runs.save(self.results.store, self.name, values)
 
     def _describe_texts(self) -> dict[str, str]:
+        """Return a description of every text, by calibration role or by name of the evaluation text."""
         study = self.results.graph.study
         cache = self.results.store.texts
         described = {role: texts.describe(text, "calibration", cache) for role, text in roles(study).items()}
@@ -226,7 +229,7 @@ class RunOwner:
             self._save_running()
 
     def finish(self, result: dict[str, Any] | None) -> None:
-        """Mark the run as done; without a new result, an earlier result is kept.
+        """Mark the run as done unless it was done already; without a new result, an earlier result is kept.
 
         Raises StoreError if the record cannot be written.
         """
@@ -237,7 +240,7 @@ class RunOwner:
         # a cache that cannot be written has no owner
         with contextlib.suppress(OSError):
             make_folder(self._lock_path.parent)
-            return not self._lock.acquire(LOOK_SECONDS)
+            return not self._lock.acquire(WAITING_SECONDS)
         return False
 
     def _report_waiting(self) -> None:
@@ -248,6 +251,7 @@ class RunOwner:
         self.listener(self._plan[-1].name, 0, 1, Waiting(text))
 
     def _save_running(self) -> None:
+        # in a cache that cannot be written, the lock is not held
         if self._lock.is_held:
             self._record.save("running")
             self._announced = True

@@ -34,11 +34,11 @@ from gprune.system.progress import Notice
 def run(study: Study, store: Store, listener: Listener, until: str = "all", anyway: bool = False) -> dict[str, Any]:
     """Run a study, compute its missing results in the store, and return a summary as plain JSON values.
 
-    `until` is the last stage, one of gprune.pipeline.stages.UNTIL. With `anyway`, the run starts even if its memory
-    estimate exceeds the machine. The listener receives every stage's progress and may raise Cancelled.
+    `until` is the end of the run, one of gprune.pipeline.stages.UNTIL. With `anyway`, the run starts even if its memory
+    estimate exceeds the machine's memory. The listener receives every stage's progress and may raise Cancelled.
 
-    The summary has settings, keys, retention, parameters, checkpoint, perplexities and seconds, without those of stages
-    after `until`. Raises GpruneError with one sentence that states the fault and the remedy.
+    The summary has settings, keys, retention, parameters, checkpoint, perplexities and seconds, as far as the run goes.
+    Raises GpruneError with one sentence that states the fault and the remedy.
     """
     if until in ("perplexity", "all"):
         study.recovery.require_installed()
@@ -102,7 +102,7 @@ class _Runner(StageComputer):
             # a choice is declared again without its failed candidates
             stage = stages.stages_by_name(graph)[planned.name]
             if stage.key in graph.failures:
-                # the failure is that of the stage that would also have computed this result
+                # another stage that also computes this result has failed, as an accuracy does for its answers
                 self.record.leave_out(stage, graph.failures[stage.key])
                 continue
             try:
@@ -119,16 +119,18 @@ class _Runner(StageComputer):
 
     def _read_texts(self, plan: tuple[Stage[Any], ...]) -> None:
         """Read every missing text first, so that a text that the model cannot read fails before other stages run."""
-        texts = self.results.graph.study.evaluation.texts
+        evaluation_texts = self.results.graph.study.evaluation.texts
         missing_stages = [stage for stage in plan if not self.results.holds(stage)]
         for stage in missing_stages:
+            # sampled texts need the model, and LLM-Pruner's text is only needed by that method
             if stage.kind == "tokens" and stage.id.texts[0] != GRADIENT and not stage.needs:
                 self.compute_if_missing(stage)
         for stage in missing_stages:
-            if stage.kind == "overlap" and not is_sampled(text := texts[stage.id.item or 0]):
+            if stage.kind == "overlap" and not is_sampled(text := evaluation_texts[stage.id.item or 0]):
                 self.work.stream(text)
 
     def _compute_and_record(self, stage: Stage[Any]) -> None:
+        """Compute a stage if it is missing, and add it to the record of the run."""
         self.compute_if_missing(stage)
         self.record.add_stage(stage, reused=stage not in self.computed)
         self.owner.record_progress()
@@ -150,25 +152,25 @@ class _Runner(StageComputer):
 
 
 def summarize(results: Results, plan: tuple[Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
-    """Return a summary of a run's results."""
+    """Return a summary of a run's results; see `run`."""
     graph, study, until = results.graph, results.graph.study, record.until
-    unavailable = {} if until in ("drift", "adapted", "agreement") else _unavailable(results, record)
+    unavailable = {} if until in ("drift", "adapted", "agreement") else _unavailable_methods(results, record)
     methods = [name for name in study.methods if name not in unavailable]
     result: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
     if until in ("masks", "perplexity", "all"):
         result |= sizes(results, methods)
-        facts = {name: stages.method_inputs(results, name) for name in methods}
-        result["given"] = {name: fact.to_dict() for name, fact in facts.items() if fact is not None}
+        inputs = {name: stages.method_inputs(results, name) for name in methods}
+        result["given"] = {name: values.to_dict() for name, values in inputs.items() if values is not None}
         if study.chooses:
             choices = {name: choice for name in methods if (choice := stages.find_choice(results, name)) is not None}
-            result["choice"] = {name: _candidates(results, choice) for name, choice in choices.items()}
+            result["choice"] = {name: _list_candidates(results, choice) for name, choice in choices.items()}
     if until in ("perplexity", "all"):
         result |= _collect_measurements(results, record, methods)
     if until == "all" and "gprune" in methods:
         result["checkpoint"] = str(results.model_folder(stages.checkpoint(graph)))
-        trained = stages.checkpoint(graph, recovery=True) if stages.recovers(study) else None
-        if trained is not None and trained.name not in record.unavailable:
-            result["recovered_checkpoint"] = str(results.model_folder(trained))
+        recovered = stages.checkpoint(graph, recovery=True) if stages.recovers(study) else None
+        if recovered is not None and recovered.name not in record.unavailable:
+            result["recovered_checkpoint"] = str(results.model_folder(recovered))
     if until == "all" and RECOMMENDED in methods:
         result["recommended_checkpoint"] = str(results.model_folder(stages.checkpoint(graph, RECOMMENDED)))
     entries = {stage.name: record.stages[stage.name] for stage in plan if stage.name in record.stages}
@@ -184,25 +186,26 @@ def _collect_measurements(results: Results, record: RunRecord, methods: list[str
     """Return perplexities, accuracies and speed of the methods that could run."""
     graph, study, values = results.graph, results.graph.study, dict[str, Any]()
     values["perplexity"] = _perplexities(results, stages.perplexity, methods)
-    answered = {name: _list_measured_tasks(results, record, name) for name in methods}
-    values["protocols"] = _collect_protocols(results, answered)
-    overlaps = stages.holdout_statuses(results.graph, results.get)
-    values["texts"] = {text: overlap.to_dict() for text, overlap in overlaps.items()}
+    tasks_by_method = {name: _list_measured_tasks(results, record, name) for name in methods}
+    values["protocols"] = _collect_protocols(results, tasks_by_method)
+    statuses = stages.holdout_statuses(results.graph, results.get)
+    values["texts"] = {text: status.to_dict() for text, status in statuses.items()}
     if study.evaluation.tasks:
         values["accuracy"] = {
             name: {task: _accuracy_values(results.get(stages.accuracy, name, task)) for task in tasks}
-            for name, tasks in answered.items()
+            for name, tasks in tasks_by_method.items()
         }
         values["unavailable_tasks"] = record.unmeasured_tasks()
     if stages.recovers(study):
         values["recovery"] = _collect_recovery(results, record, methods)
     if study.evaluation.speed != "none" and stages.speed(graph).name not in record.unavailable:
-        timed = results.get(stages.speed)
-        values["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
+        speed = results.get(stages.speed)
+        values["speed"] = {"setting": speed.setting, "machine": speed.machine, "rows": list(speed.rows)}
     return values
 
 
 def _perplexities(results: Results, declare: Any, methods: list[str]) -> dict[str, dict[str, float]]:
+    """Return the perplexities of stages that `declare` declares, by method and evaluation text."""
     texts = results.graph.study.evaluation.texts
     return {name: {text: float(results.get(declare, name, text).perplexity) for text in texts} for name in methods}
 
@@ -210,26 +213,26 @@ def _perplexities(results: Results, declare: Any, methods: list[str]) -> dict[st
 def _collect_recovery(results: Results, record: RunRecord, methods: list[str]) -> dict[str, Any]:
     """Return the recovery settings of every method, and its perplexities after recovery."""
     graph, settings = results.graph, results.graph.study.recovery
-    cutting = [name for name in methods if METHODS[name].decision != "none"]
-    trained = [name for name in cutting if stages.recovered_weights(graph, name).name not in record.unavailable]
+    pruning = [name for name in methods if METHODS[name].decision != "none"]
+    trained = [name for name in pruning if stages.recovered_weights(graph, name).name not in record.unavailable]
     return {
         "trained": stages.recovery_label(graph),
         "steps": settings.steps,
         "perplexity": _perplexities(results, stages.recovered_perplexity, trained),
         "unavailable": {
             name: record.unavailable[stages.recovered_weights(graph, name).name]["reason"]
-            for name in cutting
+            for name in pruning
             if name not in trained
         },
     }
 
 
-def _collect_protocols(results: Results, answered: dict[str, list[str]]) -> list[dict[str, Any]]:
-    """Return the distinct protocols of all perplexities and accuracies."""
+def _collect_protocols(results: Results, tasks_by_method: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """Return the distinct protocols of all perplexities and accuracies; `tasks_by_method` are the measured tasks."""
     graph = results.graph
     evaluation, precision = graph.study.evaluation, graph.inputs.precision
     stamps = list[protocol.Stamp]()
-    for method, tasks in answered.items():
+    for method, tasks in tasks_by_method.items():
         for text in evaluation.texts:
             stage = stages.perplexity(graph, method, text)
             details = results.details(stage)
@@ -241,8 +244,8 @@ def _collect_protocols(results: Results, answered: dict[str, list[str]]) -> list
     return [stamp.to_dict() | {"line": stamp.line} for stamp in dict.fromkeys(stamps)]
 
 
-def _candidates(results: Results, choice: Choice) -> dict[str, Any]:
-    """Return the masks and repairs among which a choice was made, best first."""
+def _list_candidates(results: Results, choice: Choice) -> dict[str, Any]:
+    """Return the weights of a choice, and the masks and repairs among which it was made, best first."""
     rows = [
         {
             "masks": choice.masks[index],
@@ -261,10 +264,11 @@ def _candidates(results: Results, choice: Choice) -> dict[str, Any]:
 
 
 def _finite(value: float) -> float | None:
+    """Return a number for JSON, or None for NaN and infinity."""
     return float(value) if math.isfinite(value) else None
 
 
-def _unavailable(results: Results, record: RunRecord) -> dict[str, str]:
+def _unavailable_methods(results: Results, record: RunRecord) -> dict[str, str]:
     """Return the reason why a method could not run, by method."""
     names = [name for name in results.graph.study.methods if name != "dense"]
     masks = {name: stages.masks(results.graph, METHODS[name].masks).name for name in names}
@@ -294,7 +298,7 @@ def _list_measured_tasks(results: Results, record: RunRecord, method: str) -> li
 
 
 def _accuracy_values(accuracy: Accuracy) -> dict[str, Any]:
-    """Return an accuracy as plain values, with None for a metric that the task does not have."""
+    """Return an accuracy as plain values, with None for a figure that the task does not have."""
     names = ("acc", "acc_norm", "acc_error", "acc_norm_error", "chance")
     values: dict[str, Any] = {name: _finite(getattr(accuracy, name)) for name in names}
     values |= {"samples": accuracy.samples, "version": accuracy.version}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    # a list of names needs no numpy
+    # only for annotations, so that listing plug-ins does not import numpy
     from gprune.records import Array, ModelShape, UnitScores
 
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Measured:
     """The inputs of one projection of one layer over a text: of down_proj (neurons) or o_proj (channels).
 
-    All arrays are float64 and of one length: the FFN width for neurons, heads * head_width for
-    o_proj. The split of the text into batches and shards changes them by rounding only.
+    All arrays are float64 and have the same length: the FFN width for neurons, heads * head_width for o_proj. The split
+    of the text into batches and shards changes them by rounding only.
     """
 
     shape: ModelShape
@@ -31,9 +31,9 @@ class Measured:
     layer: int
     """index of the layer"""
     samples: int
-    """sequences seen"""
+    """number of sequences of the text"""
     tokens: int
-    """tokens seen, at least 1"""
+    """number of tokens of the text, at least 1"""
     mean: Array
     """(channels,) mean over tokens"""
     variance: Array
@@ -59,7 +59,7 @@ def _matrix_property(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerWeights:
-    """The weights of one layer: float32 (out, in) matrices, each read at access."""
+    """The weights of one layer: float32 (out, in) matrices, each read when it is accessed."""
 
     shape: ModelShape
     layer: int
@@ -144,7 +144,7 @@ class Problem:
     tokens: tuple[Array, ...] = ()
     """(samples, length) token ids of the primary text, or of both texts; empty without the model"""
     progress: Callable[[int, int, str], None] = lambda done, total, message: None
-    """reports progress"""
+    """reports progress: (done, total, message)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +162,4 @@ class Method:
     texts: Literal["primary", "both"] = "primary"
     """calibration texts that the method gets"""
     compensated: bool = False
-    """whether the mean contribution of removed units is added to the biases, as in FLAP"""
+    """True to add the mean contribution of removed units to the biases, as in FLAP"""

@@ -1,4 +1,4 @@
-"""Ask a plug-in for scores, for facts of the weights and for a decision, and check the answer."""
+"""Call a plug-in for scores, for facts of the weights and for a decision, and check the result."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,14 +24,14 @@ from gprune.system.errors import Cancelled, PluginError
 from gprune.system.safe_parsing import sentence
 
 _COLUMNS = {"ffn": "down", "attention": "out"}
-"""part of the statistics that holds the inputs of each projection"""
+"""weight matrix whose inputs each part of the statistics describes: down_proj or o_proj"""
 TOLERANCE = 0.005
-"""largest deviation from the retention, as a fraction of the weights, unless one key/value group weighs more"""
+"""largest deviation from the retention, as a fraction of the weights, unless a key/value group is a larger fraction"""
 
 
 @contextmanager
 def name_plugin(plugin: PluginInfo, action: str) -> Iterator[None]:
-    """Turn an error of a plug-in, or an invalid answer, into a PluginError that names the plug-in and the action."""
+    """Turn an error of a plug-in, or an invalid result, into a PluginError that names the plug-in and the action."""
     try:
         yield
     except (MemoryError, Cancelled):
@@ -45,7 +45,7 @@ def name_plugin(plugin: PluginInfo, action: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class MetricScorer:
-    """Scores a text by a plug-in's metric. Scoring raises PluginError if the metric fails or an answer is invalid."""
+    """Scores a text by a plug-in's metric. Scoring raises PluginError if the metric fails or its result is invalid."""
 
     plugin: PluginInfo
     metric: Metric
@@ -58,7 +58,7 @@ class MetricScorer:
     """the result of `weigh_layers`, if the metric has a `weigh`"""
 
     def units(self, shards: Sequence[int] | None = None) -> UnitScores:
-        """Return the scores of every unit on the text, or on some of its shards."""
+        """Return the scores of every unit on the text, or on the shards with these indices."""
         shape = self.shape
         chosen = range(self.statistics.shards) if shards is None else shards
         neurons = self.neurons(chosen)
@@ -102,7 +102,7 @@ class MetricScorer:
 def weigh_layers(plugin: PluginInfo, metric: Metric, layers: Sequence[LayerWeights], progress: Any) -> WeightFacts:
     """Return the facts that a metric's `weigh` computes for every layer.
 
-    Raises PluginError if it fails, or an answer is not valid.
+    Raises PluginError if it fails or its result is not valid.
     """
     shape, facts = layers[0].shape, list[Facts]()
     with name_plugin(plugin, "weigh"):
@@ -115,7 +115,7 @@ def weigh_layers(plugin: PluginInfo, metric: Metric, layers: Sequence[LayerWeigh
 
 
 def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks:
-    """Return the masks that a method decides. Raises PluginError if it fails, or the answer is not valid."""
+    """Return the masks that a method decides. Raises PluginError if it fails or its result is invalid."""
     shape = problem.shape
     with name_plugin(plugin, "decide"):
         units = method.decide(problem)
@@ -132,12 +132,13 @@ def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks
 
 
 def _stack_facts(facts: list[Mapping[str, Array]], name: str, length: int) -> Array:
-    """Return (layers, facts, length) values, also if there are no facts."""
+    """Return (layers, facts, length) values; the second size may be 0."""
     rows = [[_require_numbers(layer[key], f"{name}[{key!r}]", length) for key in facts[0]] for layer in facts]
     return np.array(rows, dtype=np.float64).reshape(len(facts), -1, length)
 
 
 def _require_numbers(values: Any, name: str, length: int, may_be_negative: bool = True) -> Array:
+    """Return a plug-in's numbers as a float64 array. Raises PluginError if shape or values are not valid."""
     numbers: Array = np.asarray(values, dtype=np.float64)
     if numbers.shape != (length,):
         raise PluginError(f"{name} must have shape ({length},) (got {numbers.shape})")

@@ -1,4 +1,4 @@
-"""Metrics and methods that other packages bring by entry points (docs/plugins.md).
+"""Metrics and methods that other packages declare as entry points (docs/plugins.md).
 
     [project.entry-points."gprune.metrics"]      name of the metric = "module:NAME"
     [project.entry-points."gprune.methods"]      name of the method = "module:NAME"
@@ -25,11 +25,12 @@ from gprune.system.safe_parsing import quote, sentence
 
 Kind = Literal["metric", "method"]
 GROUPS: dict[str, Kind] = {"gprune.metrics": "metric", "gprune.methods": "method"}
+"""kind of the plug-ins by entry-point group"""
 IN_APP = Event()
-"""environment variable of the app's process, which imports no plug-in"""
+"""set in the app's process, which imports no plug-in"""
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _LABEL = re.compile(r"[^\W_](?:[^\W_]|[ .,+/()'’-])*")
-Name = Annotated[str, Rule("small letters, digits and single underscores", lambda name: bool(_NAME.fullmatch(name)))]
+Name = Annotated[str, Rule("lower-case letters, digits and single underscores", lambda key: bool(_NAME.fullmatch(key)))]
 Label = Annotated[str, Rule("letters, digits, spaces and .,+/()'-", lambda label: bool(_LABEL.fullmatch(label)))]
 
 
@@ -46,7 +47,7 @@ class PluginInfo(LooseForm):
     digest: str = ""
     """identity in result keys: distribution, version and, for an editable install, a hash of its files"""
     weighs: bool = False
-    """for a metric: whether it reads the weights"""
+    """for a metric: True if it has a `weigh`, which reads the weights"""
     allocation: Literal["flap", "uniform"] = "flap"
     """for a metric: see gprune.plugins.Metric"""
     needs: Literal["scores", "model", "both"] = "scores"
@@ -57,12 +58,12 @@ class PluginInfo(LooseForm):
 
     @property
     def id(self) -> str:
-        """Kind and name in the form `metric.magnitude`."""
+        """Return kind and name in the form `metric.magnitude`."""
         return f"{self.kind}.{self.name}"
 
     @property
     def description(self) -> str:
-        """Name and origin, for sentences."""
+        """Return name and origin, for messages."""
         return f"the {self.kind} {self.name} of {self.distribution} {self.version}"
 
     def to_record(self) -> dict[str, str]:
@@ -103,7 +104,7 @@ class Installed:
 
 
 def find_plugins(built_in_metrics: Collection[str], built_in_methods: Collection[str]) -> Installed:
-    """Return the plug-ins of this environment, imported, or in the app's process listed by a child process."""
+    """Import and return the plug-ins of this environment; in the app's process a child process lists them instead."""
     points = [point for group in GROUPS for point in entry_points(group=group)]
     if not points:
         return Installed()
@@ -143,6 +144,7 @@ def _import_plugins(points: list[EntryPoint], metrics: set[str], methods: set[st
 
 
 def _import_plugin(point: EntryPoint, kind: Kind) -> Any:
+    """Return the Metric or Method of an entry point. Raises PluginError if it cannot be imported or is neither."""
     expected = Metric if kind == "metric" else Method
     try:
         value = point.load()
@@ -154,13 +156,13 @@ def _import_plugin(point: EntryPoint, kind: Kind) -> Any:
 
 
 def _require_free(plugin: PluginInfo, plugins: Mapping[str, PluginInfo], metrics: set[str], methods: set[str]) -> None:
-    """Raise PluginError if the name of a plug-in is taken, or its metric does not exist."""
+    """Raise PluginError if the name of a plug-in is already used, or its metric does not exist."""
     if plugin.name in metrics | methods:
         raise PluginError("a built-in metric or method has this name: choose another")
     for rival in plugins.values():
         # a metric provides a method of the same name, which its own package may replace
         if rival.name == plugin.name and rival.distribution != plugin.distribution:
-            raise PluginError(f"{rival.distribution} brings a {rival.kind} of this name too: uninstall one of them")
+            raise PluginError(f"{rival.distribution} has a {rival.kind} of this name too: uninstall one of them")
     if plugin.metric and plugin.metric not in metrics and f"metric.{plugin.metric}" not in plugins:
         raise PluginError(f"it needs the metric {plugin.metric!r}, which is neither built in nor installed")
 

@@ -1,4 +1,4 @@
-"""Checks of a plug-in's contract for its author's tests, each one call with one sentence per fault.
+"""Checks of a plug-in's contract for its author's tests; each check is one call and reports a fault in a sentence.
 
     from gprune.testing import check_method, check_metric
 
@@ -26,19 +26,21 @@ from gprune.system.errors import GpruneError
 
 RETENTIONS = (0.4, 0.6, 0.85)
 _MODELS = (("llama", "float32"), ("qwen2", "float16"))
+"""families and number types of the random models for methods that need a model"""
 _SIZES = {"layers": 2, "hidden": 16, "neurons": 61, "heads": 4, "kv_heads": 2, "head_width": 4}
 _TOLERANCE = 1e-9
 """relative difference that another order of summation may cause"""
 SAMPLES, LENGTH = 12, 5
+"""sequences of a random text, and tokens of each"""
 SHARDS = [list(range(first, first + 3)) for first in range(0, SAMPLES, 3)]
 SHAPES = {
     "multi-head attention": ModelShape(layers=4, neurons=96, heads=8, kv_heads=8, head_width=2, hidden=16),
     "grouped-query attention and odd widths": ModelShape(3, 61, 6, 3, 3, 7),
     "one layer": ModelShape(1, 53, 4, 4, 2, 6),
 }
-"""shapes that can meet a retention"""
+"""models for which units can meet a retention, by description"""
 _ARRAYS = ("mean", "variance", "energy", "column_square", "column_absolute")
-HALF = float(np.finfo(np.float16).max)
+FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 
 class ContractError(AssertionError):
@@ -86,7 +88,7 @@ def check_metric(metric: Metric) -> None:
             _check_order(metric, shape, case)
     for case, shape in list(SHAPES.items())[:2]:
         with report_case(f"{case}, largest and smallest activations and weights of float16"):
-            _scorer(metric, extreme_text(shape), sample_weights(shape, largest=HALF)).units()
+            _scorer(metric, extreme_text(shape), sample_weights(shape, largest=FLOAT16_MAX)).units()
         with report_case(f"{case}, one token"):
             text = sample_text(shape)
             token = Text(text.ffn[:, :1, :1], text.attention[:, :1, :1])
@@ -129,13 +131,13 @@ def _check_scores(metric: Metric, shape: ModelShape, case: str) -> None:
     for again in (scorer.units(), _scorer(metric, sample_text(shape), sample_weights(shape)).units()):
         require(
             np.array_equal(first.ffn, again.ffn) and np.array_equal(first.heads, again.heads),
-            f"{case}: the metric returns different scores for the same input: it must draw from no "
-            "random numbers and keep nothing between calls",
+            f"{case}: the metric returns different scores for the same input: it must draw no "
+            "random numbers and keep no state between calls",
         )
     for layer, row in enumerate(first.ffn):
         require(
             np.ptp(row) > 0,
-            f"{case}: all neurons of layer {layer} have one score, though they differ in activations and weights",
+            f"{case}: all neurons of layer {layer} have the same score, although their activations and weights differ",
         )
 
 
@@ -154,7 +156,7 @@ def _check_order(metric: Metric, shape: ModelShape, case: str) -> None:
             np.asarray(function(replace(before, **arrays, facts=facts))),
             np.asarray(function(before))[order],
             f"{case}: with its {unit}s in another order, a layer does not have the same scores in that order: a "
-            f"score may not depend on a {unit}'s place; {advice}",
+            f"score must not depend on the position of a {unit}; {advice}",
         )
 
 
@@ -163,7 +165,7 @@ def _require_close(actual: Array, expected: Array, message: str) -> None:
     difference = float(np.abs(actual - expected).max())
     require(
         difference <= _TOLERANCE * scale,
-        f"{message} (they differ by up to {difference:.3g}, of scores up to {scale:.3g})",
+        f"{message} (the scores differ by up to {difference:.3g}; the largest score is {scale:.3g})",
     )
 
 
@@ -175,17 +177,17 @@ def _check_on_scores(
 
     plain = problem(sample_scores(shape, 2), sample_scores(shape, 3))
     first = _decide_twice(plugin, method, plain, case)
-    for power, words in ((12.0, "scores of many orders of magnitude"), (0.0, "equal scores")):
+    for power, description in ((12.0, "scores of many orders of magnitude"), (0.0, "equal scores")):
         scores = sample_scores(shape, 4, power)
-        _decide_once(plugin, method, problem(scores, scores), f"{case}, {words}")
+        _decide_once(plugin, method, problem(scores, scores), f"{case}, {description}")
     if draws:
         return
     order = np.random.default_rng(6).permutation(shape.neurons)
     permuted = problem(*(replace(scores, ffn=scores.ffn[:, order]) for scores in plain.scores))
     require(
         np.array_equal(_decide_once(plugin, method, permuted, case).ffn, first.ffn[:, order]),
-        f"{case}: with the neurons in another order the method keeps others: a decision may not depend on a "
-        "neuron's place, unless the method draws (check_method(..., draws=True))",
+        f"{case}: with the neurons in another order the method keeps other neurons: a decision must not depend on the "
+        "position of a neuron, unless the method draws (check_method(..., draws=True))",
     )
 
 
@@ -208,7 +210,7 @@ def _decide_twice(plugin: PluginInfo, method: Method, problem: Problem, case: st
     require(
         np.array_equal(first.ffn, second.ffn) and np.array_equal(first.heads, second.heads),
         f"{case}: the method decides differently for the same input: draw from np.random.default_rng(problem.seed) "
-        "alone, and keep nothing between calls",
+        "alone, and keep no state between calls",
     )
     return first
 
@@ -271,14 +273,18 @@ def extreme_text(shape: ModelShape) -> Text:
     """Return a text with the largest and the smallest values of float16, and channels that are always zero."""
     text = sample_text(shape, 5)
     for values in (text.ffn, text.attention):
-        values[..., 0] = HALF * np.sign(values[..., 0])
+        values[..., 0] = FLOAT16_MAX * np.sign(values[..., 0])
+        # the smallest positive float16
         values[..., 1] = 6e-8
         values[..., 2] = 0.0
     return text
 
 
 def sample_weights(shape: ModelShape, seed: int = 1, largest: float = 0.0) -> Weights:
-    """Return random float32 weights; neuron 0 and channel 0 have the `largest` value, if any, and 2 has zeros."""
+    """Return random float32 weights.
+
+    If `largest` is set, all weights of neuron 0 and channel 0 have this value, and those of neuron and channel 2 are 0.
+    """
     generator, hidden = np.random.default_rng(seed), shape.hidden
     queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
     units = {"gate": shape.neurons, "up": shape.neurons, "query": queries, "key": keys, "value": keys}
@@ -294,7 +300,7 @@ def sample_weights(shape: ModelShape, seed: int = 1, largest: float = 0.0) -> We
 
 
 def sample_scores(shape: ModelShape, seed: int = 2, power: float = 1.0) -> UnitScores:
-    """Return scores of every unit; no two are equal unless `power` is 0."""
+    """Return random scores of every unit, raised to `power`, which increases their range; equal if it is 0."""
     generator = np.random.default_rng(seed)
     sizes = ((shape.layers, shape.neurons), (shape.layers, shape.kv_heads))
     ffn, groups = (generator.gamma(1.0, 1.0, size) ** power for size in sizes)

@@ -20,7 +20,7 @@ WEIGHTS = {"A": 4 / 9, "B": 4 / 9, DIVERGENCE: 1 / 9}
 """weight of each measure, scaled to a sum of 1, as selected on the development models (docs/method.md): a larger weight
 of the divergence favours repairs that are fitted to the model's own text"""
 _LEAST = 1e-9
-"""smallest divergence in nats per token, because a model without removed units has a divergence of 0"""
+"""smallest divergence in nats per token, because 0 (of a model without removed units) has no logarithm"""
 
 
 def choose(pairs: Sequence[tuple[str, str]], results: Mapping[int, CandidateFigures], reference: int = 0) -> Choice:
@@ -40,27 +40,29 @@ def choose(pairs: Sequence[tuple[str, str]], results: Mapping[int, CandidateFigu
     weights = np.array([WEIGHTS.get(name, 1.0) for name in measures])
     weights /= weights.sum()
     logarithms = _logarithms(means, measures)
-    numbers = np.exp((logarithms - logarithms[base]) @ weights)
-    diverges = np.array([name == DIVERGENCE for name in measures])
+    scores = np.exp((logarithms - logarithms[base]) @ weights)
+    is_divergence = np.array([name == DIVERGENCE for name in measures])
+    # the perplexity of a useless model may overflow to infinity
     with np.errstate(over="ignore"):
-        figures = np.where(diverges, means, np.exp(means))
+        figures = np.where(is_divergence, means, np.exp(means))
     return Choice(
         masks=tuple(masks for masks, _ in pairs),
         repairs=tuple(repair for _, repair in pairs),
         measures=measures,
         weights=weights,
         figures=figures,
-        numbers=numbers,
+        numbers=scores,
         sequences=results[base].nats.shape[1],
         reference=base,
-        chosen=int(np.nanargmin(numbers)),
+        chosen=int(np.nanargmin(scores)),
     )
 
 
 def _logarithms(means: Array, measures: Sequence[str]) -> Array:
     """Return (candidates, measures) logarithms of perplexities and divergences, from mean losses and divergences."""
+    # a mean loss is already the logarithm of its perplexity
     columns = [
-        np.log(np.maximum(row, _LEAST)) if name == DIVERGENCE else row
-        for name, row in zip(measures, means.T, strict=True)
+        np.log(np.maximum(column, _LEAST)) if name == DIVERGENCE else column
+        for name, column in zip(measures, means.T, strict=True)
     ]
     return np.stack(columns, axis=1)

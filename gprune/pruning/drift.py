@@ -51,6 +51,6 @@ def match_scale(signed: Array, magnitude: Array) -> Array:
 
     It is 0 in a layer where the signed drift does not vary.
     """
-    spread = signed.std(axis=-1, keepdims=True)
-    scale = magnitude.std(axis=-1, keepdims=True) / np.where(spread > 0, spread, 1.0)
-    return signed * np.where(spread > 0, scale, 0.0)
+    deviation = signed.std(axis=-1, keepdims=True)
+    scale = magnitude.std(axis=-1, keepdims=True) / np.where(deviation > 0, deviation, 1.0)
+    return signed * np.where(deviation > 0, scale, 0.0)

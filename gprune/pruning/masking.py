@@ -25,13 +25,14 @@ def mask_units(decoder: Decoder, masks: Mapping[int, tuple[Array, Array]]) -> It
             for module, mask in ((decoder.down_proj(layer), neurons), (decoder.o_proj(layer), channels)):
                 device = decoder.layer_device(layer)
                 factor = torch.as_tensor(np.array(mask), dtype=module.weight.dtype, device=device)
-                hooks.callback(module.register_forward_pre_hook(_multiply(factor)).remove)
+                hooks.callback(module.register_forward_pre_hook(_multiply_hook(factor)).remove)
         yield
 
 
 @contextmanager
 def replace_forward(module: torch.nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     """Replace the forward function of a module while the context is open."""
+    # another context may already have replaced the function by an attribute of the instance
     attributes = dict(module.__dict__)
     module.forward = forward
     try:
@@ -42,7 +43,9 @@ def replace_forward(module: torch.nn.Module, forward: Callable[..., Any]) -> Ite
             module.forward = attributes["forward"]
 
 
-def _multiply(factor: torch.Tensor) -> Hook:
+def _multiply_hook(factor: torch.Tensor) -> Hook:
+    """Return a forward pre-hook that multiplies the first input by `factor`."""
+
     def multiply(_: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         return (inputs[0] * factor, *inputs[1:])
 

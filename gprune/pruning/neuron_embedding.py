@@ -20,11 +20,11 @@ from gprune.system.errors import NumericsError, SettingsError
 BEHAVIOUR, PARAMETERS = "behaviour", "parameters"
 MOST_COMPONENTS = 50
 """maximum number of principal components that are passed to UMAP"""
-NEIGHBOURS, APART = 15, 0.1
+NEIGHBOURS, MIN_DISTANCE = 15, 0.1
 """UMAP's `n_neighbors` and `min_dist`"""
-SETTINGS: dict[str, Any] = {"components": MOST_COMPONENTS, "neighbours": NEIGHBOURS, "apart": APART}
+SETTINGS: dict[str, Any] = {"components": MOST_COMPONENTS, "neighbours": NEIGHBOURS, "apart": MIN_DISTANCE}
 """parameters of a layout besides the points and the seed"""
-FEWEST = NEIGHBOURS + 1
+MIN_NEURONS = NEIGHBOURS + 1
 """minimum number of neurons for UMAP"""
 
 
@@ -33,7 +33,7 @@ class PrincipalCoordinates:
     """Coordinates of neurons in principal components."""
 
     places: Array
-    """(neurons, components) float32, in order of falling variance"""
+    """(neurons, components) float32 coordinates, in descending order of variance"""
     shares: Array
     """(components,) share of the total variance"""
 
@@ -46,8 +46,8 @@ def behaviour_rows(text_statistics: Sequence[ActivationStatistics], layer: int) 
     """
     columns = []
     for statistics in text_statistics:
-        spread = np.sqrt(np.maximum(statistics.ffn_moment[:, layer], 0.0) / statistics.shard_tokens[:, None])
-        columns += [statistics.ffn_mean[:, layer], spread]
+        variance = np.maximum(statistics.ffn_moment[:, layer], 0.0) / statistics.shard_tokens[:, None]
+        columns += [statistics.ffn_mean[:, layer], np.sqrt(variance)]
     rows: Array = np.concatenate(columns).T.astype(np.float64)
     deviation = rows.std(axis=0)
     # a column of equal numbers may have a tiny deviation from rounding
@@ -66,12 +66,14 @@ def behaviour(text_statistics: Sequence[ActivationStatistics], layer: int) -> Pr
 
 
 def exact_components(rows: Array, limit: int) -> PrincipalCoordinates:
-    """Return coordinates in at most `limit` principal components of (neurons, columns) rows; none without variance.
+    """Return coordinates in at most `limit` principal components of (neurons, columns) rows.
 
-    The entry of largest magnitude of a component is made positive, so that the result is deterministic.
+    The entry of largest magnitude of a component is made positive, so that the result is deterministic. If all rows
+    are equal, there is no component.
     """
     centred = rows - rows.mean(axis=0)
     variances, directions = np.linalg.eigh(centred.T @ centred)
+    # n points vary in at most n - 1 directions; any further variance is a rounding error
     order = np.argsort(-variances, kind="stable")[: min(limit, max(len(rows) - 1, 1))]
     order = order[variances[order] > 1e-10 * variances.max()]
     components = directions[:, order]
@@ -89,9 +91,9 @@ def require_distinct(rows: Array, subject: str) -> None:
 
 def require_enough_neurons(neurons: int) -> None:
     """Raise SettingsError if a layer has too few neurons for UMAP."""
-    if neurons < FEWEST:
+    if neurons < MIN_NEURONS:
         raise SettingsError(
-            f"UMAP uses the {NEIGHBOURS} nearest neighbours of a neuron and needs {FEWEST} neurons; this "
+            f"UMAP uses the {NEIGHBOURS} nearest neighbours of a neuron and needs {MIN_NEURONS} neurons; this "
             f"layer has {neurons}: use principal components"
         )
 
@@ -106,7 +108,7 @@ def umap_layout(points: Array, seed: int) -> tuple[Array, Array]:
     import umap
 
     # UMAP accepts seeds below 2**32 only
-    layout = umap.UMAP(n_neighbors=NEIGHBOURS, min_dist=APART, random_state=seed % 2**32, n_jobs=1)
+    layout = umap.UMAP(n_neighbors=NEIGHBOURS, min_dist=MIN_DISTANCE, random_state=seed % 2**32, n_jobs=1)
     positions = np.asarray(layout.fit_transform(np.asarray(points, dtype=np.float32)), dtype=np.float32)
     return positions, shared_neighbours(points, positions, NEIGHBOURS)
 
@@ -142,7 +144,7 @@ def pad_to_plane(coordinates: Array) -> Array:
     return np.concatenate([coordinates, np.zeros_like(coordinates[:, :1])], axis=1)[:, :2]
 
 
-def positions(scores: Array) -> Array:
+def normalized_ranks(scores: Array) -> Array:
     """Return (neurons,) float64 rank of each neuron of a layer, from 0 (least important) to 1 (most)."""
     return ranks(scores) / max(len(scores) - 1, 1)
 
@@ -157,7 +159,8 @@ def table(
 ) -> pd.DataFrame:
     """Return a table with one row per neuron of a layer (counted from 0) and the results that a run has so far.
 
-    `scores` is keyed by the letter of the text, `masks` by the label of the method.
+    `neurons` are the indices of the neurons to list. `scores` is keyed by the letter of the text (A, B or C), `masks`
+    by the label of the method. A partition or drift that is None has no columns.
     """
     columns: dict[str, Any] = {"layer": np.full(len(neurons), layer)}
     if partition is not None:
@@ -166,6 +169,6 @@ def table(
     if drift is not None:
         columns["drift d"] = drift.magnitude[layer][neurons]
     for letter, values in scores.items():
-        columns[f"rank on {letter}"] = positions(values.ffn[layer])[neurons]
+        columns[f"rank on {letter}"] = normalized_ranks(values.ffn[layer])[neurons]
         columns[f"score on {letter}"] = values.ffn[layer][neurons]
     return pd.DataFrame(columns | {f"kept, {name}": values.ffn[layer][neurons] for name, values in masks.items()})

@@ -19,7 +19,7 @@ from gprune.system.errors import GpruneError, SettingsError
 
 _ORIGIN = "gprune_origin"
 _ROUNDING, _COARSE_ROUNDING = 1e-5, 1e-2
-"""largest relative difference of the logits of an unchanged model, in float32 and in fewer bits"""
+"""largest relative difference of the logits of an unchanged model, in float32 and in half precision"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Origin:
     """Origin of a model in memory."""
 
     record: PruningRecord
-    """kept units, repairs and dense model, with the logits of the model when it was made"""
+    """kept units, repairs and dense model, with logits of the newly pruned model"""
     figures: tuple[Figure, ...] = ()
     """perplexities of the model"""
 
@@ -37,7 +37,8 @@ def remember_origin(
 ) -> Any:
     """Attach its origin to a newly pruned model, and return the model.
 
-    `ids` are tokens of a short input, and `facts` fields of `PruningRecord`, such as source and fingerprint.
+    `ids` are the tokens of a short input for the stored logits; if empty, `checkpoint.probe` chooses them. `facts` are
+    fields of `PruningRecord`, such as source and fingerprint.
     """
     ids, logits = checkpoint.probe(model, ids)
     pruned = PrunedModel(pruned.masks, pruned.repairs)
@@ -47,7 +48,7 @@ def remember_origin(
 
 
 def source_of(model: Any) -> dict[str, Any]:
-    """Return source and fingerprint of a dense model in memory, or an empty dict if its folder is not known."""
+    """Return source (folder or hub name) and fingerprint of a dense model in memory; what is unknown is empty."""
     source = str(getattr(model, "name_or_path", "") or "")
     try:
         return {"source": source, "fingerprint": identity.fingerprint(source) if source else ""}
@@ -64,6 +65,7 @@ def origin_of(model: Any) -> Origin:
     origin, folder = getattr(model, _ORIGIN, None), Path(str(getattr(model, "name_or_path", "") or ""))
     if origin is None and (folder / model_card.PRUNING_FILE).is_file():
         origin = Origin(model_card.read_record(folder), model_card.figures_of(folder))
+    # a padded model has other widths than its record, which therefore does not describe it
     if origin is None or origin.record.padded:
         raise SettingsError(
             "the model has no record of its pruning: save one from run.model, gprune.prune or a "
@@ -73,7 +75,8 @@ def origin_of(model: Any) -> Origin:
     _, logits = checkpoint.probe(model, record.probe_tokens)
     rounding = _ROUNDING if model.dtype == torch.float32 else _COARSE_ROUNDING
     difference = checkpoint.relative_difference(torch.tensor(record.probe_logits), torch.tensor(logits))
+    # negated, so that a difference of NaN counts as a change
     is_changed = not difference <= rounding
-    # the weights of a recovered model do not tell what was trained
+    # a recovered model stays marked as trained, because its weights differ from those of pruning alone
     trained = is_changed or record.trained or bool(record.recovery)
     return Origin(record.model_copy(update={"trained": trained}), () if is_changed else origin.figures)

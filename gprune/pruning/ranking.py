@@ -10,13 +10,13 @@ import numpy as np
 
 from gprune.records import Array
 
-_BLOCK = 1 << 15
+_BLOCK_SIZE = 1 << 15
 """maximum number of scores that are sorted at a time"""
 _LEAST_FILL = 0.75
 """minimum share of a matrix row that must be filled by its group"""
 _PADDING = 0x7FF8 << 48
 """padding value, larger than the bit pattern of every float64 (infinity included) read as an integer"""
-_NONE = np.empty(0, dtype=np.intp)
+_NO_ROWS = np.empty(0, dtype=np.intp)
 
 
 class GroupedRanks:
@@ -29,10 +29,13 @@ class GroupedRanks:
     def __init__(self, labels: Array) -> None:
         """Sort the units by group; `labels` (units,) are group indices from 0."""
         self.by_group = np.argsort(labels, kind="stable")
+        """(units,) indices of the units, sorted by group"""
         sizes = module_sizes(labels)
         self.size = sizes[sizes > 0]
+        """(groups,) number of units of each group that is not empty"""
         self.start = np.cumsum(self.size) - self.size
-        self._build_blocks = _build_blocks(self)
+        """(groups,) position in `by_group` of each group's first unit"""
+        self._blocks = _build_blocks(self)
 
     def by_unit(self, scores: Array) -> Array:
         """Return (units,) average ranks of (units,) scores within the group, from 0 to its size - 1."""
@@ -42,9 +45,9 @@ class GroupedRanks:
 
     def in_group_order(self, scores: Array) -> Array:
         """Return the same ranks sorted by group: group g is ``[start[g] : start[g] + size[g]]``."""
-        result, numbers = np.empty(len(self.by_group)), _whole_numbers(scores)
-        for block in self._build_blocks:
-            result[block.places] = _doubled_ranks(block.gather(numbers))[block.real] / 2
+        result, numbers = np.empty(len(self.by_group)), _sortable_integers(scores)
+        for block in self._blocks:
+            result[block.order_indices] = _doubled_ranks(block.gather(numbers))[block.is_unit] / 2
         return result
 
     def displacement(self, first: Array, second: Array) -> Array:
@@ -53,8 +56,8 @@ class GroupedRanks:
         The doubled ranks are integers, so that the sums are exact for any group size.
         """
         sums = np.empty(len(self.size), dtype=np.int64)
-        left, right = map(_whole_numbers, (first, second))
-        for block in self._build_blocks:
+        left, right = map(_sortable_integers, (first, second))
+        for block in self._blocks:
             sums[block.groups] = block.displacement(left, right)
         return sums
 
@@ -64,7 +67,7 @@ def _build_blocks(grouped: GroupedRanks) -> list[_Block]:
     order = np.argsort(-grouped.size, kind="stable")
     size, blocks, first = grouped.size[order], [], 0
     while first < len(size):
-        rows = max(1, _BLOCK // int(size[first]))
+        rows = max(1, _BLOCK_SIZE // int(size[first]))
         similar = np.searchsorted(-size, -_LEAST_FILL * size[first], side="right")
         last = min(int(similar), first + rows)
         blocks.append(_Block(order[first:last], grouped))
@@ -73,45 +76,53 @@ def _build_blocks(grouped: GroupedRanks) -> list[_Block]:
 
 
 class _Block:
-    """A matrix with one group per row; shorter groups are padded with values that sort last."""
+    """A matrix with one group per row; shorter groups are padded with values that sort last.
+
+    For `displacement`, the low bits of each score are replaced by its position in the matrix, so that one sort gives
+    the order as well.
+    """
 
     def __init__(self, groups: Array, grouped: GroupedRanks) -> None:
         """Arrange `groups` (indices, largest group first) as the rows of the matrix."""
         self.groups, size = groups, grouped.size[groups][:, None]
         column = np.arange(size[0, 0])
-        self.real = column < size
-        self.places: Array = (grouped.start[groups][:, None] + column)[self.real]
-        self._units = np.full(self.real.shape, len(grouped.by_group))
-        self._units[self.real] = grouped.by_group[self.places]
-        numbered = np.arange(self.real.size).reshape(self.real.shape)
-        bits = (self.real.size - 1).bit_length()
-        self._mask = (1 << bits) - 1
-        self._numbered = numbered
+        self.is_unit = column < size
+        """(groups, width) bool, False for padding"""
+        self.order_indices: Array = (grouped.start[groups][:, None] + column)[self.is_unit]
+        """(units of the matrix,) their positions in `GroupedRanks.by_group`"""
+        # index of the unit of each entry; padding has the index of the 0 that `_sortable_integers` appends
+        self._units = np.full(self.is_unit.shape, len(grouped.by_group))
+        self._units[self.is_unit] = grouped.by_group[self.order_indices]
+        positions = np.arange(self.is_unit.size).reshape(self.is_unit.shape)
+        bits = (self.is_unit.size - 1).bit_length()
+        self._position_mask = (1 << bits) - 1
+        self._positions = positions
         # padding values also differ above these bits, so that they are never counted as ties
-        self._low = np.where(self.real, numbered, (_PADDING + (column << bits)) | numbered)
+        self._low_bits = np.where(self.is_unit, positions, (_PADDING + (column << bits)) | positions)
 
     def gather(self, numbers: Array) -> Array:
         """Return the (groups, width) matrix of the units' values, with padding that sorts last."""
-        return np.where(self.real, numbers.take(self._units), self._low)
+        return np.where(self.is_unit, numbers.take(self._units), self._low_bits)
 
     def displacement(self, first: Array, second: Array) -> Array:
-        """Return (groups,) displacements as in `GroupedRanks.displacement`; the inputs are from `_whole_numbers`."""
+        """Return (groups,) displacements as in `GroupedRanks.displacement`, from results of `_sortable_integers`."""
         ordered = self._sort(first.take(self._units))
-        # the second scores are in the order of the first, so that the low bits are the first rank after sorting
-        second_ordered = self._sort(second.take(self._units.take(ordered & self._mask)))
-        second_positions = second_ordered & self._mask
-        second_positions -= self._numbered
-        sums: Array = 2 * np.abs(second_positions, out=second_positions).sum(axis=1)
-        unsure = np.union1d(self._find_near_ties(ordered), self._find_near_ties(second_ordered))
-        if len(unsure):
-            ranks = (_doubled_ranks(self.gather(scores)[unsure]) for scores in (first, second))
-            sums[unsure] = np.where(self.real[unsure], np.abs(np.subtract(*ranks)), 0).sum(axis=1)
+        # the second scores are in the order of the first, so their low bits hold the ranks by the first
+        second_ordered = self._sort(second.take(self._units.take(ordered & self._position_mask)))
+        differences = second_ordered & self._position_mask
+        differences -= self._positions
+        sums: Array = 2 * np.abs(differences, out=differences).sum(axis=1)
+        tied = np.union1d(self._find_near_ties(ordered), self._find_near_ties(second_ordered))
+        if len(tied):
+            # these rows are ranked again with all bits of the scores
+            ranks = (_doubled_ranks(self.gather(scores)[tied]) for scores in (first, second))
+            sums[tied] = np.where(self.is_unit[tied], np.abs(np.subtract(*ranks)), 0).sum(axis=1)
         return sums
 
     def _sort(self, numbers: Array) -> Array:
         """Return the rows in ascending order; the lowest bits of each number hold its position in the block."""
-        numbers &= ~self._mask
-        numbers |= self._low
+        numbers &= ~self._position_mask
+        numbers |= self._low_bits
         numbers.sort(axis=1)
         return numbers
 
@@ -122,19 +133,20 @@ class _Block:
         """
         flat = ordered.ravel()
         difference = (flat[1:] ^ flat[:-1]).view(np.uint64)
-        if not len(difference) or difference.min() > self._mask:
-            return _NONE
+        if not len(difference) or difference.min() > self._position_mask:
+            return _NO_ROWS
         # the last element of a row and the first of the next row may be equal
-        rows, columns = np.divmod(np.flatnonzero(difference <= self._mask), ordered.shape[1])
+        rows, columns = np.divmod(np.flatnonzero(difference <= self._position_mask), ordered.shape[1])
         return rows[columns < ordered.shape[1] - 1]
 
 
-def _whole_numbers(scores: Array) -> Array:
+def _sortable_integers(scores: Array) -> Array:
     """Return (units + 1,) int64 numbers with the same order and ties as the (units,) scores; the last is 0."""
     values = np.zeros(len(scores) + 1)
     # adding 0 turns -0.0 into 0.0
     np.add(scores, 0.0, out=values[:-1])
     numbers = values.view(np.int64)
+    # the bit patterns of negative numbers descend, so all bits except the sign are inverted
     if len(scores) and numbers.min() < 0:
         numbers ^= (numbers >> 63) & np.iinfo(np.int64).max
     return numbers
@@ -145,14 +157,15 @@ def _doubled_ranks(numbers: Array) -> Array:
     width = numbers.shape[1]
     order = numbers.argsort(axis=1)
     ordered = np.take_along_axis(numbers, order, axis=1)
-    new = np.ones(numbers.shape, dtype=bool)
-    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=new[:, 1:])
+    starts_run = np.ones(numbers.shape, dtype=bool)
+    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=starts_run[:, 1:])
     doubled = np.empty(numbers.shape, dtype=np.int64)
-    if new.all():
+    if starts_run.all():
         np.put_along_axis(doubled, order, 2 * np.arange(width)[None], axis=1)
         return doubled
-    starts = np.flatnonzero(new)
-    ends = np.append(starts[1:], new.size)
+    # equal numbers at positions s to e of a row have the average rank (s + e) / 2
+    starts = np.flatnonzero(starts_run)
+    ends = np.append(starts[1:], starts_run.size)
     shared = np.repeat(starts % width + (ends - 1) % width, ends - starts).reshape(numbers.shape)
     np.put_along_axis(doubled, order, shared, axis=1)
     return doubled
@@ -165,12 +178,12 @@ def ranks(scores: Array) -> Array:
     if scores.size:
         units = scores.shape[-1]
         for row, target in zip(scores.reshape(-1, units), result.reshape(-1, units), strict=True):
-            np.divide(_doubled_ranks(_whole_numbers(row)[None, :-1])[0], 2, out=target)
+            np.divide(_doubled_ranks(_sortable_integers(row)[None, :-1])[0], 2, out=target)
     return result
 
 
 def module_sizes(labels: Array, count: int | None = None) -> Array:
-    """Return (modules,) int64 number of units that carry each label."""
+    """Return (modules,) int64 number of units with each label, for at least `count` labels."""
     return np.bincount(labels, minlength=count or 0)
 
 
@@ -190,7 +203,7 @@ def module_means(values: Array, labels: Array, count: int | None = None) -> Arra
 
 
 def spearman(first: Array, second: Array) -> Array:
-    """Return (...) Spearman correlation along the last axis, ties averaged, or NaN if one side is constant."""
+    """Return (...) Spearman correlation along the last axis, ties averaged, or NaN if one input is constant."""
     a, b = ranks(first), ranks(second)
     a, b = a - a.mean(-1, keepdims=True), b - b.mean(-1, keepdims=True)
     norm = np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
@@ -202,7 +215,7 @@ def spearman(first: Array, second: Array) -> Array:
 def standardize(scores: Array) -> Array:
     """Return (layers, units) scores standardized within each layer: mean 0, sample deviation 1 (ddof 1).
 
-    Zeros in a layer whose scores are all equal.
+    The result is 0 in a layer whose scores are all equal.
     """
     scores = np.asarray(scores, dtype=np.float64)
     centred = scores - scores.mean(axis=1, keepdims=True)

@@ -15,7 +15,7 @@ from gprune.study import ReliabilitySettings
 
 Split = tuple[tuple[int, ...], tuple[int, ...]]
 _MOST_SPLITS = 126
-"""number of splits of 10 shards; for more shards an evenly spaced subset of the splits is used"""
+"""number of balanced splits of 10 shards; for more shards, as many evenly spaced splits are used"""
 
 
 def balanced_splits(shards: int) -> list[Split]:
@@ -23,9 +23,9 @@ def balanced_splits(shards: int) -> list[Split]:
 
     The order of the halves is ignored: 8 shards give 35.
     """
-    firsts = [(0, *rest) for rest in combinations(range(1, shards), shards // 2 - 1)]
-    selected = np.unique(np.linspace(0, len(firsts) - 1, min(_MOST_SPLITS, len(firsts))).round().astype(int))
-    halves = [firsts[index] for index in selected]
+    left_halves = [(0, *rest) for rest in combinations(range(1, shards), shards // 2 - 1)]
+    selected = np.unique(np.linspace(0, len(left_halves) - 1, min(_MOST_SPLITS, len(left_halves))).round().astype(int))
+    halves = [left_halves[index] for index in selected]
     return [(first, tuple(sorted(set(range(shards)) - set(first)))) for first in halves]
 
 
@@ -42,28 +42,29 @@ def module_statistics(
     The halves are (layers, neurons) scores on the two halves of a text, one pair per balanced split.
     ``score_scale`` selects the mean of raw or of standardized scores.
     """
-    local = GroupedRanks(partition.global_labels.ravel())
+    local_ranks = GroupedRanks(partition.global_labels.ravel())
     return ModuleStatistics(
-        drift=_discrepancy(local, [(primary.ffn, auxiliary.ffn)]),
+        drift=_discrepancy(local_ranks, [(primary.ffn, auxiliary.ffn)]),
         score=mean_scores(primary.ffn, partition, settings.score_scale),
-        size=local.size,
+        size=local_ranks.size,
         layer=partition.module_layer,
-        u_primary=_discrepancy(local, halves_primary),
-        u_auxiliary=_discrepancy(local, halves_auxiliary),
+        u_primary=_discrepancy(local_ranks, halves_primary),
+        u_auxiliary=_discrepancy(local_ranks, halves_auxiliary),
     )
 
 
-def _discrepancy(local: GroupedRanks, pairs: Iterable[tuple[Array, Array]]) -> Array:
+def _discrepancy(local_ranks: GroupedRanks, pairs: Iterable[tuple[Array, Array]]) -> Array:
     """Return (modules,) mean of |pi_first - pi_second| over the module's neurons, averaged over the pairs.
 
     pi is rank / (size - 1), and 0 in a module of one neuron. Rank differences are summed as integers and divided
     once, so that equal repeatabilities on two texts compare as equal.
     """
-    total, count = np.zeros(len(local.size), dtype=np.int64), 0
+    total, count, size = np.zeros(len(local_ranks.size), dtype=np.int64), 0, local_ranks.size
     for first, second in pairs:
-        total += local.displacement(first.ravel(), second.ravel())
+        total += local_ranks.displacement(first.ravel(), second.ravel())
         count += 1
-    return total / (2 * count * local.size * np.maximum(local.size - 1, 1))
+    # 2, because displacements are sums of doubled rank differences
+    return total / (2 * count * size * np.maximum(size - 1, 1))
 
 
 def mean_scores(scores: Array, partition: Partition, scale: str) -> Array:
@@ -94,6 +95,7 @@ def adapt(
     score_threshold = float(np.quantile(statistics.score, settings.score_quantile))
     sensitive = statistics.drift >= drift_threshold
     unreliable = sensitive & (statistics.score <= score_threshold)
+    # random stream 0 of the seed; stream 1 draws the scoring text
     adapted = _select_modules(settings.selection, sensitive, unreliable, np.random.default_rng([seed, 0]))
     source = (adapted & prefers_auxiliary(statistics, settings, seed)).astype(np.int8)
     from_auxiliary = source.astype(bool)[partition.global_labels]
@@ -109,6 +111,10 @@ def prefers_auxiliary(statistics: ModuleStatistics, settings: ReliabilitySetting
 
 
 def _select_modules(selection: str, sensitive: Array, unreliable: Array, generator: np.random.Generator) -> Array:
+    """Return (modules,) bool, True for modules to adapt: none, all sensitive, all unreliable, or random ones.
+
+    Sensitive modules have a high drift; unreliable modules also have a low score, as in the paper.
+    """
     if selection == "none":
         return np.zeros_like(unreliable)
     if selection == "drift":

@@ -44,18 +44,19 @@ def cut(
     """
     model = PrunedModel.of(model)
     maps = _repair_maps(decoder, model, None, on_progress)
-    # the copy shares all weights except the narrowed ones, and the hooks of offloaded weights
+    # the copy shares all weights, until they are narrowed, and accelerate's hooks for offloaded weights
     hooks = [part._hf_hook for part in decoder.model.modules() if hasattr(part, "_hf_hook")]
     model_copy = copy.deepcopy(decoder.model, {id(part): part for part in (*decoder.model.parameters(), *hooks)})
-    slices = [entry for entry in decoder.layout.table() if entry[1] == 0]
+    # axis 0: rows that belong to removed units; the columns of output maps are handled by `_repair_maps`
+    slices = [[path, axis, units] for path, axis, units in decoder.layout.unit_slices() if axis == 0]
     with torch.no_grad():
         layers = list(model_copy.get_submodule(decoder.layout.layers).children())
         for index, layer in enumerate(layers):
             devices.load_offloaded(layer)
-            narrow(layer, slices, decoder.layout.numbers(), _kept_units(decoder.shape, model.masks, index))
+            narrow(layer, slices, decoder.layout.unit_counts(), _kept_units(decoder.shape, model.masks, index))
         for output in maps:
             path = decoder.layout.slice_of(output.name).path
-            _set_weights(parts.linear(layers[output.layer], path, output.layer), *output.narrowed())
+            _set_weights(parts.linear(layers[output.layer], path, output.layer), *output.pruned_parameters())
     devices.release_hooks(model_copy)
     if model.recovered is not None:
         low_rank.merge(model_copy, decoder.layout, model.recovered)
@@ -98,7 +99,10 @@ class Silenced:
 def _repair_maps(
     decoder: Decoder, model: PrunedModel, repair_inputs: Mapping[str, Any] | None, on_progress: Progress = silent
 ) -> list[repair.OutputMap]:
-    """Return the repaired output maps of a model. Raise ModelError if the masks do not fit."""
+    """Return the repaired output maps. Raises ModelError if the masks do not fit the model or empty a layer.
+
+    `repair_inputs` is the result of `repair.prepare_repairs`; if None, it is computed here.
+    """
     _require_shapes(decoder.shape, model.masks)
     for units, mask in (("neurons", model.masks.ffn), ("key/value groups", model.masks.heads)):
         empty = np.flatnonzero(~mask.any(axis=1))
@@ -112,6 +116,7 @@ def _repair_maps(
 
 
 def _kept_units(shape: ModelShape, masks: PruningMasks, layer: int) -> KeptUnits:
+    """Return the indices of the kept units of a layer, and the dense sizes."""
     neurons, groups = (torch.as_tensor(np.flatnonzero(part[layer])) for part in (masks.ffn, masks.heads))
     return KeptUnits(neurons, groups, (shape.neurons, shape.kv_heads, shape.group_size, shape.head_width))
 

@@ -10,16 +10,20 @@ from pathlib import Path
 from gprune.system.errors import GpruneError, UnreadableError
 from gprune.system.safe_parsing import quote, sentence
 
-AGAIN = "pack the run again"
+REMEDY = "pack the run again"
 """remedy for a damaged archive"""
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
+_EARLIEST_TIME = (1980, 1, 1, 0, 0, 0)
+"""earliest time that a zip archive can store"""
+_DAMAGE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
+"""errors that zipfile raises for a damaged archive"""
 _CHUNK = 2**20
+"""bytes that are copied at a time"""
 
 
 def new_member(name: str) -> zipfile.ZipInfo:
     """Return an archive entry without time and machine, so that equal content gives equal bytes."""
-    member = zipfile.ZipInfo(name, _EPOCH)
+    member = zipfile.ZipInfo(name, _EARLIEST_TIME)
+    # system 3 is Unix, and the mode is that of a regular file that only its owner can read and write
     member.compress_type, member.create_system, member.external_attr = zipfile.ZIP_DEFLATED, 3, 0o100600 << 16
     return member
 
@@ -27,7 +31,7 @@ def new_member(name: str) -> zipfile.ZipInfo:
 def add_file(archive: zipfile.ZipFile, path: Path, name: str) -> None:
     """Add a file to an archive under `name`."""
     member = new_member(name)
-    # use zip64 if the file is large
+    # zipfile uses zip64 for a large file only if it knows the size in advance
     member.file_size = path.stat().st_size
     with path.open("rb") as source, archive.open(member, "w") as target:
         shutil.copyfileobj(source, target, _CHUNK)
@@ -46,6 +50,7 @@ def refuse_damage(subject: str) -> Iterator[None]:
     try:
         yield
     except GpruneError:
+        # some of these errors are also a ValueError
         raise
-    except _DAMAGE as error:
-        raise UnreadableError(f"{subject} is damaged or no zip archive ({sentence(error, 80)}): {AGAIN}") from error
+    except _DAMAGE_ERRORS as error:
+        raise UnreadableError(f"{subject} is damaged or no zip archive ({sentence(error, 80)}): {REMEDY}") from error

@@ -17,18 +17,18 @@ from gprune.system.installation import __version__
 from gprune.system.machine import has_gpu, peak_memory, version
 from gprune.system.safe_parsing import json_object
 
-_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "lm_eval")
+_LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "lm_eval")
 _DISTRIBUTION = "gprune-studio"
 """name of this package for pip"""
 
 
 @cache
 def versions() -> dict[str, Any]:
-    """Return the versions that a result depends on."""
+    """Return the versions of this program, Python and the libraries that a result depends on."""
     return {
         "gprune": __version__,
         "python": platform.python_version(),
-        **{package: version(package) for package in _PACKAGES},
+        **{package: version(package) for package in _LIBRARIES},
         **code(),
     }
 
@@ -44,11 +44,13 @@ def code() -> dict[str, Any]:
 
 
 def _read_commit() -> dict[str, Any]:
+    """Return commit and uncommitted changes of a checkout; empty if they cannot be determined."""
     root = installation.APP_FOLDER
     # files copied into another project's folder do not belong to that project's commit
     if not (root / ".git").exists():
         return {}
     try:
+        # no tag has the name -, so git describes the state by the commit
         command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--match", "-"]
         result = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -105,9 +107,9 @@ def _list_module_files(module: str) -> Iterator[tuple[str, Path]]:
 
 
 def collect_provenance(inputs: Any, device: str) -> dict[str, Any]:
-    """Return versions, machine, precision and fingerprints of a run's inputs.
+    """Return versions, machine and digests of inputs for the record of a run.
 
-    `device` is auto, cpu or cuda, as in its study.
+    `inputs` are `gprune.pipeline.stages.Inputs`; `device` is that of the study, such as auto, cpu or cuda:0.
     """
     return {
         **versions(),

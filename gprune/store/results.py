@@ -22,7 +22,7 @@ from gprune.system.errors import DamagedError, NumericsError, StoreError
 from gprune.system.files import Lock, discard, is_temporary_name, make_folder, remove, sync, temporary_path
 
 CACHE_NAME = "gprune"
-"""the cache of an installed package, in the user's cache folder"""
+"""name of an installed package's cache in the user's cache folder"""
 Record = TypeVar("Record")
 DAMAGED = "damaged"
 """folder of the quarantined results"""
@@ -30,6 +30,7 @@ LARGEST_IN_MEMORY = 2**20
 """largest file in bytes that is read into memory; larger arrays are read-only memory maps"""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")
 _STALE_SECONDS = 24 * 3600
+"""age from which a temporary file counts as left by a killed process"""
 # NumPy parses a header as Python source, which can fail in CPython 3.11 if two threads do it at once
 _PARSING = threading.Lock()
 
@@ -49,8 +50,8 @@ def default_cache() -> Path:
 def _user_cache() -> Path:
     # the XDG Base Directory Specification only allows absolute paths
     chosen = os.environ.get("XDG_CACHE_HOME", "")
-    caches = chosen if chosen.startswith("/") else "~/.cache"
-    return (safe_parsing.path(caches, "GPRUNE_CACHE is not set, and the user's cache folder") / CACHE_NAME).resolve()
+    folder = chosen if chosen.startswith("/") else "~/.cache"
+    return (safe_parsing.path(folder, "GPRUNE_CACHE is not set, and the user's cache folder") / CACHE_NAME).resolve()
 
 
 def require_folder(root: Path) -> None:
@@ -68,8 +69,8 @@ def is_full(error: OSError) -> bool:
 
     Numpy reports an incomplete write without the system's error number.
     """
-    short = error.errno is None and "requested and" in str(error) and "written" in str(error)
-    return short or error.errno in (errno.ENOSPC, errno.EDQUOT)
+    is_incomplete_write = error.errno is None and "requested and" in str(error) and "written" in str(error)
+    return is_incomplete_write or error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def store_error(error: OSError, folder: Path) -> StoreError:
@@ -123,7 +124,7 @@ class Store:
 
     @property
     def texts(self) -> Path:
-        """Folder of texts."""
+        """Folder of texts from the hub."""
         return self.root / "texts"
 
     @property
@@ -138,44 +139,47 @@ class Store:
                 raise StoreError(f"{name!r} is not a name of a stage or result")
         return self.root / stage / key
 
-    def manifest(self, stage: str, key: str, kind: type | None = None) -> dict[str, Any] | None:
-        """Return the `meta.json` of a result, or None if it is absent, damaged or of another class than `kind`."""
+    def manifest(self, stage: str, key: str, record_type: type | None = None) -> dict[str, Any] | None:
+        """Return the `meta.json` of a result; None if it is absent, damaged or of another class than `record_type`.
+
+        Without `record_type`, the result may be of any class or a folder.
+        """
         try:
-            return dict(self._require_manifest(stage, key, kind))
+            return dict(self._require_manifest(stage, key, record_type))
         except StoreError:
             return None
 
-    def has(self, stage: str, key: str, kind: type | None = None) -> bool:
-        """Return True if the result is on disk. Its arrays are not read; for `kind` see `manifest`."""
-        return self.manifest(stage, key, kind) is not None
+    def has(self, stage: str, key: str, record_type: type | None = None) -> bool:
+        """Return True if the result is on disk. Its arrays are not read; for `record_type` see `manifest`."""
+        return self.manifest(stage, key, record_type) is not None
 
-    def get(self, stage: str, key: str, kind: type[Record]) -> Record:
+    def get(self, stage: str, key: str, record_type: type[Record]) -> Record:
         """Return the record of a result, with read-only arrays.
 
         Raises DamagedError if a file differs from its checksum, StoreError if the result is absent or cannot be read.
         """
-        folder = self.check(stage, key, kind)
+        folder = self.check(stage, key, record_type)
         try:
-            values = self._require_manifest(stage, key, kind)[checksums.VALUES]
+            values = self._require_manifest(stage, key, record_type)[checksums.VALUES]
             values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-            paths = {name: folder / f"{name}.npy" for name in axes_of(kind)}
+            paths = {name: folder / f"{name}.npy" for name in axes_of(record_type)}
             arrays = {
                 name: _read_array(paths[name], axes)
-                for name, axes in axes_of(kind).items()
+                for name, axes in axes_of(record_type).items()
                 if not axes.optional or paths[name].exists()
             }
-            return kind(**values, **arrays)
+            return record_type(**values, **arrays)
         except OSError as error:
             raise _read_error(folder, error) from error
         except (KeyError, ValueError, TypeError, NumericsError) as error:
             raise DamagedError(stage, key, str(error)) from error
 
-    def check(self, stage: str, key: str, kind: type | None = None) -> Path:
+    def check(self, stage: str, key: str, record_type: type | None = None) -> Path:
         """Return the folder of a result after comparing every file with its checksum, once per process.
 
         Raises DamagedError if a file differs from its checksum, StoreError if the result is absent or cannot be read.
         """
-        folder, meta = self.folder(stage, key), self._require_manifest(stage, key, kind)
+        folder, meta = self.folder(stage, key), self._require_manifest(stage, key, record_type)
         try:
             checksums.require_unchanged(folder, meta)
         except OSError as error:
@@ -185,14 +189,15 @@ class Store:
         return folder
 
     def stamp(self, stage: str, key: str) -> str:
-        """Return a text that changes whenever a file of a record does; empty if there is no such result."""
+        """Return a string that changes whenever a file of a result does; empty if there is no such result."""
         try:
             with os.scandir(self.folder(stage, key)) as entries:
                 return repr(sorted((entry.name, *checksums.stamp_of(entry.stat())) for entry in entries))
         except OSError:
             return ""
 
-    def _require_manifest(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
+    def _require_manifest(self, stage: str, key: str, record_type: type | None) -> dict[str, Any]:
+        """Return the `meta.json` of a result. Raises StoreError if it is absent, DamagedError if invalid."""
         folder = self.folder(stage, key)
         try:
             meta = checksums.read_manifest(folder)
@@ -202,22 +207,20 @@ class Store:
             raise DamagedError(stage, key, str(error)) from error
         if meta is None:
             raise StoreError(f"no complete result at {folder}: run the study again, finished stages are kept")
-        if kind is not None and meta.get("record") != kind.__name__:
-            raise DamagedError(stage, key, f"it is not a {kind.__name__}")
+        if record_type is not None and meta.get("record") != record_type.__name__:
+            raise DamagedError(stage, key, f"it is not a {record_type.__name__}")
         return meta
 
-    def set_aside(self, stage: str, key: str, kind: type | None = None) -> str:
+    def set_aside(self, stage: str, key: str, record_type: type | None = None) -> str:
         """Move a damaged result to the folder `damaged`, and return a sentence about the move.
 
-        Empty if it is not damaged.
-
-        The caller holds the lock of the result. Raises StoreError if the cache cannot be written, or the result cannot
-        be read.
+        The sentence is empty if the result is absent or not damaged. The caller holds the lock of the result. Raises
+        StoreError if the cache cannot be written, or the result cannot be read.
         """
         if not os.path.lexists(self.folder(stage, key)):
             return ""
         try:
-            self.check(stage, key, kind)
+            self.check(stage, key, record_type)
         except DamagedError as error:
             with explain_errors(self.root):
                 target = self._move_aside(stage, key)
@@ -231,10 +234,10 @@ class Store:
         return target
 
     def put(self, stage: str, key: str, record: object, details: dict[str, Any] | None = None) -> None:
-        """Write a record; an existing result is not replaced.
+        """Write a record; an intact existing result is not replaced.
 
-        `details` are stored with it: seconds, passes, versions. Raises StoreError if the disk is full or the cache is
-        read-only.
+        `details` are stored with the record: seconds, passes, versions. Raises StoreError if the disk is full or the
+        cache is read-only.
         """
 
         def write(folder: Path) -> dict[str, Any]:
@@ -250,15 +253,15 @@ class Store:
         self.put_folder(stage, key, write, details)
 
     def adopt(self, staged: "Store", results: Sequence[tuple[str, str]]) -> int:
-        """Move checked results, by stage and key, from another cache to this one if they are missing.
+        """Move results from another cache to this one if they are missing, and return the number of moved results.
 
-        Return their number.
+        `staged` is the other cache, whose results are checked already; `results` are pairs of stage and key.
         """
         count = 0
         for stage, key in results:
             with self.lock(stage, key):
                 if not self.has(stage, key):
-                    # replace a damaged result
+                    # if a damaged result is in the way, it is moved
                     self.set_aside(stage, key)
                     make_folder(self.folder(stage, key).parent)
                     os.replace(staged.folder(stage, key), self.folder(stage, key))
@@ -273,10 +276,10 @@ class Store:
     def put_folder(
         self, stage: str, key: str, write: Callable[[Path], dict[str, Any]], details: dict[str, Any] | None = None
     ) -> Path:
-        """Let `write` fill a temporary folder, add its `meta.json`, rename it, and return its final path.
+        """Let `write` fill a temporary folder, add a `meta.json`, rename the folder, and return its final path.
 
-        `write` returns entries of `meta.json`, and `details` are additional ones. Raises StoreError if the disk is full
-        or the cache is read-only.
+        `write` returns entries of `meta.json`, and `details` are additional entries. Raises StoreError if the disk is
+        full or the cache is read-only.
         """
         final = self.folder(stage, key)
         temporary = temporary_path(final)
@@ -334,6 +337,7 @@ class Store:
 
 
 def _read_array(path: Path, axes: Axes) -> np.ndarray[Any, Any]:
+    """Return an array of a record. Raises ValueError if its type of numbers is not that of its field."""
     with _PARSING:
         mode: Any = "r" if path.stat().st_size > LARGEST_IN_MEMORY else None
         array: np.ndarray[Any, Any] = np.load(path, mmap_mode=mode, allow_pickle=False)

@@ -1,8 +1,8 @@
 """Checkpoints of long stages, from which a stage resumes after its process has stopped.
 
-A resumed stage gives the same bits on a CPU. The checkpoint is replaced after every epoch, after a step if the last one
-is 60 seconds old, and when the stage is stopped between two steps. If it cannot be written, a notice says so and the
-stage continues.
+On a CPU, a resumed stage gives the same bits as an uninterrupted one. The checkpoint is replaced after every epoch,
+after a step if the checkpoint is 60 seconds old, and when the stage is stopped between two steps. If the checkpoint
+cannot be written, a notice says so and the stage continues.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ from gprune.system.progress import Notice, Progress
 FORM = 2
 """incremented when the content of a checkpoint changes; older checkpoints are then ignored"""
 SUFFIX = ".state"
+"""ending of a checkpoint file"""
 VARIABLE = "GPRUNE_SAVE_SECONDS"
 """environment variable with the maximum number of seconds between two checkpoints; it is in no key"""
 SAVE_SECONDS = 60.0
+"""default of this number"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """All data that the next step of a stage depends on, as it was between two steps."""
+    """The data between two steps of a stage on which the remaining steps depend."""
 
     step: int
     """finished steps"""
@@ -137,7 +139,7 @@ class Spent:
 
     @classmethod
     def of(cls, values: Any) -> Spent:
-        """Return the cost in the list `plain` of a checkpoint. Raises ValueError if the list is not valid."""
+        """Return the cost from the list that `plain` returned. Raises ValueError if a checkpoint has no such list."""
         valid = isinstance(values, list) and len(values) == 3 and {type(number) for number in values} <= {int, float}
         if not valid or not all(math.isfinite(number) and number >= 0 for number in values):
             raise ValueError("it lacks the cost so far")
@@ -145,7 +147,7 @@ class Spent:
 
     @property
     def plain(self) -> list[float]:
-        """Cost as a list of numbers for a checkpoint."""
+        """Cost as a list for a checkpoint: forward tokens, backward tokens, seconds."""
         return [self.forward, self.backward, round(self.seconds, 3)]
 
 
@@ -155,15 +157,15 @@ class Resumption:
     def __init__(self, file: StateFile, spent_here: Callable[[], Spent], progress: Progress) -> None:
         """Bind a checkpoint; `spent_here` returns the cost of the stage in this process so far.
 
-        Raises SettingsError if the environment variable is not a number.
+        Raises SettingsError if GPRUNE_SAVE_SECONDS is not a number.
         """
-        self._file, self._here, self._progress = file, spent_here, progress
+        self._file, self._spent_here, self._progress = file, spent_here, progress
         text = os.environ.get(VARIABLE, str(SAVE_SECONDS))
         try:
-            self._seconds = float(text)
+            self._save_seconds = float(text)
         except ValueError as error:
             raise SettingsError(f"{VARIABLE} must be a number of seconds (got {safe_parsing.quote(text)})") from error
-        self._saved, self._moment, self._failed = 0, time.monotonic(), False
+        self._saved_step, self._last_attempt, self._has_failed = 0, time.monotonic(), False
         self.before = Spent()
         """cost of the resumed part of the result in earlier processes"""
         self.began = 0
@@ -172,7 +174,7 @@ class Resumption:
     @property
     def spent(self) -> Spent:
         """Cost of the stage so far over all processes."""
-        return self.before + self._here()
+        return self.before + self._spent_here()
 
     def load(self) -> State | None:
         """Return the checkpoint of an earlier process, or None if there is no usable one."""
@@ -188,39 +190,39 @@ class Resumption:
         self._progress(0, 1, Notice(f"the state of an earlier process cannot be used ({why}): restart at step 1"))
 
     def resume(self, state: State, spent: Spent) -> Notice:
-        """Record that this process resumes from a checkpoint, and return a notice about it."""
-        self.before, self.began, self._saved = spent, state.step, state.step
+        """Record that this process resumes from a checkpoint whose steps cost `spent`, and return a notice about it."""
+        self.before, self.began, self._saved_step = spent, state.step, state.step
         return Notice(f"resumes at step {state.step + 1} of {state.steps}, after an earlier process was stopped")
 
     @property
     def is_due(self) -> bool:
-        """Return True if the last checkpoint is at least 60 seconds old."""
-        return time.monotonic() - self._moment >= self._seconds
+        """Return True if the time between two checkpoints has passed, by default 60 seconds."""
+        return time.monotonic() - self._last_attempt >= self._save_seconds
 
     def save(self, state: State) -> None:
-        """Replace the checkpoint unless it is already of this step; the first failure is reported."""
-        if state.step <= self._saved:
+        """Replace the checkpoint unless it has this step already; only the first failure is reported."""
+        if state.step <= self._saved_step:
             return
         try:
             self._file.write(state)
         except StoreError as error:
-            if not self._failed:
-                self._failed = True
-                lost = f"if stopped now, the stage would resume at step {self._saved + 1} of {state.steps}"
-                words = f"its state was not saved ({safe_parsing.sentence(error, 200)}); the stage continues: {lost}"
-                self._progress(state.step, state.steps, Notice(words))
+            if not self._has_failed:
+                self._has_failed = True
+                risk = f"if stopped now, the stage would resume at step {self._saved_step + 1} of {state.steps}"
+                message = f"its state was not saved ({safe_parsing.sentence(error, 200)}); the stage continues: {risk}"
+                self._progress(state.step, state.steps, Notice(message))
         else:
-            self._saved = state.step
-        self._moment = time.monotonic()
+            self._saved_step = state.step
+        self._last_attempt = time.monotonic()
 
     def stop(self, state: State) -> None:
-        """Replace the checkpoint of a stage that stops after a step, and report it."""
-        # the listener may raise again to stop the stage
+        """Replace the checkpoint of a stage that is being cancelled, and report that its state is saved."""
+        # the listener may raise Cancelled again when it receives a notice
         with contextlib.suppress(Cancelled):
             self.save(state)
-            if state.step == self._saved:
-                words = f"stopped after step {state.step}: its state is saved, and the next run resumes there"
-                self._progress(state.step, state.step, Notice(words))
+            if state.step == self._saved_step:
+                message = f"stopped after step {state.step}: its state is saved, and the next run resumes there"
+                self._progress(state.step, state.step, Notice(message))
 
     def end(self) -> None:
         """Remove the checkpoint of a finished result."""

@@ -63,6 +63,7 @@ def hint(name: str) -> Any:
 
 @cache
 def _parse_field_texts(kind: type) -> dict[str, str]:
+    """Return the string after each field in the source of a class."""
     (node,) = ast.parse(inspect.getsource(kind)).body
     texts: dict[str, str] = {}
     for field, after in pairwise(cast(ast.ClassDef, node).body):
@@ -73,15 +74,15 @@ def _parse_field_texts(kind: type) -> dict[str, str]:
     return texts
 
 
-def assignment(word: str) -> tuple[str, Any]:
+def assignment(argument: str) -> tuple[str, Any]:
     """Parse FIELD=VALUE; the value is JSON, or a string if it is not valid JSON.
 
     Raises SettingsError if there is no equals sign, or a list or object is not valid JSON.
     """
-    field, sign, value = word.partition("=")
+    field, sign, value = argument.partition("=")
     if not sign:
-        quoted = safe_parsing.quote(word)
-        raise SettingsError(f"--set takes FIELD=VALUE (got {quoted}), as reliability.drift_quantile=0.85")
+        quoted = safe_parsing.quote(argument)
+        raise SettingsError(f"--set takes FIELD=VALUE (got {quoted}), for example reliability.drift_quantile=0.85")
     try:
         return field, safe_parsing.json_value(value, f"the value of {safe_parsing.quote(field)}")
     except UnreadableError as error:

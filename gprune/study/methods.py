@@ -50,13 +50,13 @@ class Method:
     repairs: tuple[str, ...] = ()
     """repairs that belong to the method itself: names in records.REPAIRS"""
     fit: OwnRepair | None = None
-    """settings of its own repair, if that fits weights"""
+    """settings of its own repair if that fits weights, else None"""
     control: bool = False
     """True for a control that isolates the effect of a part of another method"""
     modules: str = ""
     """modules of learned masks: layers, random or shuffled; the study's modules if empty"""
     adapts: bool = True
-    """whether RASA adapts the scores of learned masks"""
+    """True if RASA adapts the scores of learned masks"""
     same_as: str = ""
     """name of masks that are equal by definition and share their key"""
     form_of: str = ""
@@ -66,7 +66,7 @@ class Method:
     epochs: int = 1
     """multiplier of the study's epochs of sparsity learning"""
     scaled: bool = False
-    """whether gates are learned together with scales and biases"""
+    """True if gates are learned together with scales and biases"""
 
     @property
     def learns(self) -> bool:
@@ -84,18 +84,18 @@ class Method:
         return self.decision in ("sequential", "osscar", "slimllm")
 
     @property
-    def foreign(self) -> bool:
+    def plugin_runs_model(self) -> bool:
         """Return True if code of another package runs the model."""
         return self.decision == "plugin" and self.plugin is not None and self.plugin.needs != "scores"
 
     @property
-    def levels(self) -> bool:
+    def supports_equal_widths(self) -> bool:
         """Return True if the method can keep the same number of units in every layer (sparsity.widths equal)."""
         return self.decision not in ("llm_pruner", "slimllm", "plugin")
 
     @property
-    def brings(self) -> str:
-        """Return the plug-in metric that this method was created for; empty for other methods."""
+    def plugin_metric(self) -> str:
+        """Return the plug-in metric for which this method was created; empty for other methods."""
         return self.name if self.plugin is not None and self.plugin.kind == "metric" else ""
 
     @property
@@ -105,7 +105,7 @@ class Method:
 
     @property
     def changes(self) -> dict[str, str]:
-        """Return the settings with which GPrune equals this control; modules without a setting are left out."""
+        """Return the settings with which GPrune equals this control, as far as settings for its modules exist."""
         settings = {"modularization.kind": self.modules} if self.modules == "random" else {}
         return settings | ({} if self.adapts else {"reliability.selection": "none"})
 
@@ -250,7 +250,7 @@ def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
 
 
 def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
-    """Return the repairs of a method in a study: its own, or the study's repair of all methods.
+    """Return the repairs of a method in a study: its own repairs, or those that the study sets for all methods.
 
     AUTO represents a repair that is selected by measurement.
     """
@@ -318,6 +318,7 @@ def require_known(field: str, name: str) -> None:
     names: Mapping[str, Any] = METRICS if field == "metric" else METHODS
     if name in names:
         return
+    # this call registers the installed plug-ins, so the name may be known afterwards
     faults = installed_plugins().faults
     if name in names:
         return

@@ -15,9 +15,10 @@ from gprune.system import safe_parsing
 from gprune.system.units import join_words
 
 RECIPE = Path(__file__).with_name("recipe.json")
+"""file with the figures of the search for the recommended recipe"""
 NAMES = ("paper", "recommended")
 PROPOSED = NAMES[0]
-"""default profile of a new study"""
+"""name of the default profile of a new study"""
 PROPOSAL = (
     "The default is the paper’s settings, because its claims are for them. The recommended settings were chosen on "
     "one small model; Compare, view Fair study, shows their effect on others."
@@ -55,13 +56,13 @@ def recipe() -> str:
     The figures are those of the development models (docs/method.md, Development and test).
     """
     labels = [METHODS[name].label for name in ChoiceSettings().masks]
-    words = (
+    summary = (
         f"Recommended recipe, a method of its own: it tries the masks of {join_words(labels)} with several "
         "repairs and keeps the best pair on held-out text."
     )
     evidence = _read_evidence()
     return (
-        f"{words} On {join_words(evidence['models'])}, on which its weights were chosen, its perplexity on unseen "
+        f"{summary} On {join_words(evidence['models'])}, on which its weights were chosen, its perplexity on unseen "
         f"text is {evidence['to GPrune']:.2f}× GPrune’s and {evidence['to the best unrepaired']:.2f}× that of the "
         f"best masks without repair ({evidence['cases']} cases)."
     )

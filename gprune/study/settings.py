@@ -1,8 +1,8 @@
 """Settings of every stage, with the paper's values as defaults (appendix, detailed settings).
 
-Values that the paper does not state have this project's defaults. Upper bounds (`MOST_...`) are generous enough that
-only a typing mistake meets one: the paper's settings are at least a hundred times smaller. The string after a field is
-its help text.
+Values that the paper does not state have this project's defaults. Upper bounds (`MOST_...`) are so large that only a
+typing mistake exceeds them: the paper's settings are at least a hundred times smaller. The string after a field is its
+help text.
 """
 
 from collections.abc import Callable
@@ -16,19 +16,20 @@ from gprune.records.repairs import FITTED, LEARNED, REPAIRS
 from gprune.system import forms
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, POSITIVE, SHARE, Form, Rule, at_least, at_most, between, validate_form
-from gprune.system.safe_parsing import is_whole, json_file, not_one_of, path, quote, reraise_as
+from gprune.system.safe_parsing import has_no_surrogate, json_file, not_one_of, path, quote, reraise_as
 
 T = TypeVar("T")
 
 MOST_BATCH = 2**16
-"""sequences of one forward pass"""
+"""maximum number of sequences of one forward pass"""
 MOST_STEPS = 10**6
 """maximum number of refinement steps of BCM, 6,667 times the default"""
 MOST_MODULES = 2**16
-"""maximum number of modules of a layer; no layer has as many neurons for each of them"""
+"""maximum number of modules of a layer, more than any layer has neurons"""
 MOST_COUNT = 2**31 - 1
-"""maximum value of settings that are only upper bounds, and cost nothing"""
+"""maximum value of settings that are only upper bounds themselves, so that a large value costs nothing"""
 PRESET_LENGTHS = {"128": 128, "2048": 2048}
+"""tokens of a window by preset"""
 
 
 def _as_integer(value: Any) -> Any:
@@ -43,10 +44,10 @@ def _as_text(value: Any) -> Any:
 
 
 Whole = Annotated[int, forms.Before(_as_integer), Rule("a number of 64 bits", lambda number: abs(number) < 2**63)]
-SOUND = Rule("text without NUL or half a character", lambda text: "\0" not in text and is_whole(text))
-Words = Annotated[str, forms.shorter(4096), SOUND]
+VALID_TEXT = Rule("text without NUL or unpaired surrogates", lambda text: "\0" not in text and has_no_surrogate(text))
+Words = Annotated[str, forms.max_length(4096), VALID_TEXT]
 Text = Annotated[Words, forms.Before(_as_text)]
-Several = Annotated[forms.Listed[T], forms.shorter(1000, "a list", "entries")]
+Several = Annotated[forms.Listed[T], forms.max_length(1000, "a list", "entries")]
 
 
 def read(file: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool = False) -> T:
@@ -116,7 +117,7 @@ _Shots = Annotated[
 
 
 def roles_of(texts: TextsUsed) -> tuple[str, ...]:
-    """Return the roles of a choice of calibration texts."""
+    """Return the roles (primary, auxiliary, sampled) of the texts that a setting such as `repair.texts` chooses."""
     pair = ("primary", "auxiliary")
     return {"both": pair, "both_and_sampled": (*pair, "sampled")}.get(texts, (texts,))
 
@@ -140,7 +141,7 @@ class CalibrationSettings(Form):
     square_head_score: bool = True
     """square FLAP's o_proj channel scores once more, as its released code does"""
     positions: Annotated[Whole, between(0, 64)] = 8
-    """number of strongest positions to store per neuron and text; changes no other result"""
+    """number of positions with the strongest activations to store per neuron and text; changes no other result"""
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""
@@ -199,13 +200,13 @@ class ModularizationSettings(Form):
     seeding: Literal["plain", "greedy"] = "plain"
     """k-means++ draws each centroid once, or greedily takes the best of several draws for better silhouettes"""
     split_fraction: Annotated[float, SHARE] = 0.2
-    """share of modules with the largest drift variation that are split in two (paper: 20%)"""
+    """share of all modules that are split in two, those with the largest drift variation (paper: 20%)"""
     pair_weight: Annotated[float, NOT_NEGATIVE] = 0.1
-    """weight of the pairwise dispersion term of the quartile of most dispersed modules"""
+    """weight of the pairwise dispersion term, over the most dispersed quarter of the modules"""
     repulsion_weight: Annotated[float, NOT_NEGATIVE] = 0.1
-    """weight of the repulsion between centroids"""
+    """weight of the term that repels centroids from each other"""
     consistency_weight: Annotated[float, NOT_NEGATIVE] = 1.0
-    """weight of the rank-drift consistency, divided by the layer's variance of each drift coordinate"""
+    """weight of the drift-consistency term; drift coordinates are scaled to variance 1 within the layer"""
     learning_rate: Annotated[float, POSITIVE] = 0.02
     """Adam step size of the centroids"""
     steps: Annotated[Whole, NOT_NEGATIVE, at_most(MOST_STEPS, "steps over all neurons of every layer")] = 150
@@ -213,7 +214,7 @@ class ModularizationSettings(Form):
     temperature: Annotated[float, POSITIVE] = 1.0
     """softmax temperature of the memberships (paper: none, that is 1)"""
     direction: Literal["auto", "preset", "magnitude", "direction"] = "auto"
-    """auto: the paper's admission rule; preset: its published outcome for the metric; others: a fixed profile"""
+    """auto: the paper's admission rule; preset: its published outcome for the metric; others: always this one"""
 
 
 @validate_form
@@ -253,9 +254,9 @@ class SparsitySettings(Form):
     learning_rate: Annotated[float, POSITIVE] = 0.05
     """Adam step size of the thresholds, with cosine decay"""
     penalty: Annotated[float, NOT_NEGATIVE] = 100.0
-    """rho of the augmented Lagrangian"""
+    """penalty rho of the augmented Lagrangian, for a retention off its target"""
     dual_rate: Annotated[float, NOT_NEGATIVE] = 0.1
-    """the multiplier grows by dual_rate * rho * g each step"""
+    """the multiplier grows by dual_rate * rho * g each step, where g is the retention minus its target"""
     surrogate: Literal["long_tailed", "identity", "sigmoid"] = "long_tailed"
     """straight-through derivative of the step function"""
     bias_compensation: bool = False
@@ -274,8 +275,8 @@ class SparsitySettings(Form):
         return self.widths == "equal"
 
     @property
-    def shaped(self) -> dict[str, int | str]:
-        """Return the non-default settings of widths, which are part of the key of a result."""
+    def width_settings(self) -> dict[str, int | str]:
+        """Return the settings of widths that differ from the defaults; they are part of the key of a result."""
         aligned: dict[str, int | str] = {} if self.alignment == 1 else {"alignment": self.alignment}
         return aligned | ({"widths": self.widths} if self.equal else {})
 
@@ -295,7 +296,7 @@ class GateSettings(Form):
 
 
 SCALED = "+scales"
-"""suffix of `repair.kind` if learned scales follow the repair"""
+"""suffix of `repair.kind` if scales are learned after the repair"""
 TRIED_SCALED = "least_squares_scales"
 """name of the repair that learns scales after least squares"""
 if TYPE_CHECKING:
@@ -339,7 +340,7 @@ class ScaleSettings(Form):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles of its texts."""
+        """Return the roles of its texts."""
         return roles_of(self.texts)
 
     def __post_init__(self) -> None:
@@ -382,7 +383,7 @@ class RepairSettings(Form):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles of its texts."""
+        """Return the roles of its texts."""
         return roles_of(self.texts)
 
 
@@ -391,7 +392,7 @@ class OwnRepair(RepairSettings):
     """The published repair of a method; not validated, because users do not set it."""
 
     whole: bool = False
-    """whether damping is relative to the mean over all inputs of a map instead of the kept inputs"""
+    """True if damping is relative to the mean over all inputs of a map, False over the kept inputs"""
 
 
 @validate_form
@@ -407,11 +408,11 @@ class EvaluationSettings(Form):
     windows: _AtMost = None
     """maximum number of windows per text; null for all"""
     batch: Annotated[Whole, between(1, MOST_BATCH)] = 16
-    """windows, or choices of a task, of one forward pass; changes speed, not results"""
+    """windows, or answer choices of a task, of one forward pass; changes speed, not results"""
     tasks: Annotated[Several[Text], _DIFFERENT] = ()
     """tasks: any of lm-eval's (the paper's seven: boolq, piqa, ...), the demo's (demo_...), or own .jsonl files"""
     few_shot: _Shots = None
-    """examples before each question; null: the number in the task's definition, none for the paper's seven"""
+    """examples before each question; null: the number in the task's definition, which is 0 for the paper's seven"""
     limit: _AtMost = None
     """maximum number of questions per task; null for all"""
     task_folder: Text = ""
@@ -501,6 +502,7 @@ _TEXTS = get_args(TextsUsed)
 
 
 def _has_valid_words(candidates: tuple[str, ...]) -> bool:
+    # kind and texts, without the colon
     parts = [word.partition(":")[::2] for word in candidates]
     return bool(candidates) and all(kind in _KINDS and texts in _TEXTS for kind, texts in parts)
 
@@ -517,7 +519,7 @@ class ChoiceSettings(Form):
     sequences: Annotated[Whole, between(2, MOST_COUNT)] = 128
     """held-out sequences per text, of calibration.length tokens, disjoint from the calibration set"""
     fresh: SampledText = "self:#seed=1"
-    """sampled text of the criterion; its seed must differ from those of sampled text for fits"""
+    """sampled text of the criterion; its seed must differ from those of sampled texts to which repairs are fitted"""
     repairs: Annotated[
         Several[Text],
         Rule(
@@ -536,7 +538,7 @@ class ChoiceSettings(Form):
 
 
 def with_word(settings: RepairSettings, word: str) -> RepairSettings:
-    """Return `settings` with the kind and texts of a candidate, which is written as kind:texts."""
+    """Return `settings` with the kind and texts of a candidate repair in the form kind:texts."""
     kind, texts = cast(Any, word.split(":"))
     kind = f"least_squares{SCALED}" if kind == TRIED_SCALED else kind
     return replace(settings, kind=kind, texts=texts)

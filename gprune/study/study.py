@@ -41,7 +41,7 @@ from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, Form, Rule, validate_form
 
 _NOT_IN_DIGEST = ("name", "group", "text_names", "offload")
-"""fields that change no result and are not part of the digest"""
+"""fields that change no result and therefore are not part of the digest"""
 _NAMED_TEXT = re.compile(r"([^\s=#/\\:][^=#/\\:]{0,39})=(.+)", re.DOTALL)
 """form of a named text: NAME=TEXT, with options of the text after a #"""
 _ADDED_SETTINGS: dict[str, dict[str, Any]] = {
@@ -52,7 +52,7 @@ _ADDED_SETTINGS: dict[str, dict[str, Any]] = {
     "sparsity": {"attention": "own"},
     "evaluation": {"few_shot": None},
 }
-"""settings added after the first release of the digest, with the values that leave a digest unchanged"""
+"""settings added later; with these default values they are not part of the digest, which stays that of older studies"""
 _ADDED_SECTIONS = {
     "gates": GateSettings,
     "repair": RepairSettings,
@@ -62,7 +62,7 @@ _ADDED_SECTIONS = {
 """sections added later, which are part of the digest only if they differ from the defaults"""
 
 
-_Name = Annotated[Text, forms.shorter(forms.LONGEST_NAME)]
+_Name = Annotated[Text, forms.max_length(forms.LONGEST_NAME)]
 _EACH_ONCE = Rule("at least one method, each once", lambda names: bool(names) and len(set(names)) == len(names))
 _PARTIAL = Rule("more than 0 and less than 1: 0.5 keeps half of the decoder's weights", lambda share: 0 < share < 1)
 _RequiredText = Annotated[Text, Rule("a name or a path, not empty", lambda text: bool(text.strip()))]
@@ -204,7 +204,7 @@ class Study(Form):
 
     def _require_equal(self) -> None:
         """Raise SettingsError if widths are equal and a method cannot keep the same number of units in every layer."""
-        names = [name for name in self.involved if self.sparsity.equal and not METHODS[name].levels]
+        names = [name for name in self.involved if self.sparsity.equal and not METHODS[name].supports_equal_widths]
         if names:
             raise SettingsError(
                 f"sparsity.widths equal keeps the same number of units in every layer, but {METHODS[names[0]].label} "
@@ -218,7 +218,7 @@ class Study(Form):
 
     @property
     def involved(self) -> tuple[str, ...]:
-        """Return the compared methods and the candidates of the recommended recipe."""
+        """Return the compared methods, and the methods that the recommended recipe tries."""
         tried = self.choice.masks if self.recommends else ()
         return tuple(dict.fromkeys((*self.methods, *tried)))
 
@@ -243,7 +243,7 @@ class Study(Form):
         if self.recommends and len(masks) * (1 + len(repairs)) > MOST_CANDIDATES:
             raise SettingsError(
                 f"choice.masks ({len(masks)}) times choice.repairs and none ({1 + len(repairs)}) must be at "
-                f"most {MOST_CANDIDATES}: whoever wins among many wins by luck. Leave some of them out"
+                f"most {MOST_CANDIDATES}: the best of many candidates is often best by chance. Leave some of them out"
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -287,7 +287,7 @@ class Study(Form):
 
 
 def run_name(study: Study) -> str:
-    """Return the name of a study's run: a readable stem and the first digits of the digest."""
+    """Return the name of a study's run: its name or model in lower case, and the first ten digits of the digest."""
     words = (study.name or study.model.rstrip("/").split("/")[-1]).lower()
     stem = re.sub(r"[^a-z0-9]+", "-", words).strip("-")
     return f"{stem[:40] or 'study'}-{study.digest[:10]}"

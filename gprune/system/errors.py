@@ -9,13 +9,13 @@ Every message says what is wrong, with the offending value, and what to do about
     │   └── PluginError     a plug-in that cannot be found, read, imported or used
     ├── TaskError           a zero-shot task that cannot be measured on a model
     ├── CorpusError         a text that is missing, empty, too small or in another encoding
-    ├── UnreadableError     a file or a field that is damaged, hostile or no value at all
+    ├── UnreadableError     a file or value that is damaged, hostile or of an unexpected kind
     ├── StoreError          the cache cannot be read or written
     │   └── DamagedError    a result is not what was written
     ├── NumericsError       scores or statistics that are not finite
     ├── CheckpointError     a saved model that does not read back as it was
     ├── JobError            a job that cannot be started, found or stopped
-    └── Cancelled           the person stopped the run
+    └── Cancelled           the user stopped the run
 
 Interrupted is no GpruneError but a KeyboardInterrupt, because it is raised by a signal.
 """
@@ -25,7 +25,7 @@ class GpruneError(Exception):
     """Base of every error this project raises on purpose."""
 
     faults: tuple[str, ...] = ()
-    """its sentences one by one, where several things are wrong at once"""
+    """one sentence per fault, if there are several"""
 
 
 class SettingsError(GpruneError, ValueError):
@@ -94,7 +94,7 @@ class Cancelled(GpruneError):  # noqa: N818  (an outcome, not an error)
 
 
 class Interrupted(KeyboardInterrupt):  # noqa: N818  (an outcome, not an error)
-    """The process was asked to stop by a signal; the run is to be resumed.
+    """The process was asked to stop by a signal; the run can be resumed.
 
     It is a KeyboardInterrupt, so that handlers of ordinary errors do not catch it.
     """

@@ -24,23 +24,23 @@ from gprune.system.units import amount
 
 LARGER_DISK = "make room, or set HF_HOME to a folder on a larger disk"
 """remedy if a download from the hub does not fit on the disk"""
-_BESIDE = re.compile(r"\..*-[0-9a-f]{32}(\.[^.]*)?", re.DOTALL)
+_TEMPORARY_NAME = re.compile(r"\..*-[0-9a-f]{32}(\.[^.]*)?", re.DOTALL)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 WITHOUT_LOCKS = (
     "the disk that holds {} has no file locks ({}): "
     "mount it with flock, or set GPRUNE_CACHE to a folder on another disk"
 )
-"""message about a folder that cannot be used, with the reason"""
+"""error message, to be formatted with a folder and the reason"""
 
 
 def temporary_path(path: Path) -> Path:
-    """Return a unique hidden name in the same folder, with the same ending."""
+    """Return a unique hidden path in the same folder, with the same file extension."""
     return path.with_name(f".{path.stem}-{uuid4().hex}{path.suffix}")
 
 
 def is_temporary_name(name: str) -> bool:
     """Return True if a name was made by `temporary_path`; an old file of this name belongs to a killed writer."""
-    return _BESIDE.fullmatch(name) is not None
+    return _TEMPORARY_NAME.fullmatch(name) is not None
 
 
 def remove(path: Path) -> None:
@@ -78,14 +78,14 @@ def sync(path: Path) -> None:
 
     Raises OSError if the disk is full.
     """
-    number = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
             raise
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -106,7 +106,7 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 def require_place(path: Path) -> None:
-    """Raise SettingsError if no file can be written: a path without a folder, or that of a folder."""
+    """Raise SettingsError if `path` cannot be a file: its folder does not exist, or it is a folder itself."""
     target = path.resolve()
     if not target.parent.is_dir():
         raise SettingsError(f"the folder {str(target.parent)!r} does not exist: create it first")
@@ -115,9 +115,9 @@ def require_place(path: Path) -> None:
 
 
 def require_room(kind: type[GpruneError], subject: str, size: int, folder: Path, remedy: str) -> None:
-    """Raise an error before the start of a download or a computation if the disk has too little room.
+    """Raise an error of class `kind` if the disk has less than `size` bytes for a download or a computation.
 
-    The error is of class `kind`. Its sentence begins with `subject`, names the needed and the free bytes, and ends with
+    Its sentence begins with `subject`, names the needed and the free bytes, and ends with
     `remedy`. The folder need not exist yet.
     """
     existing_folder = next(path for path in (folder, *folder.absolute().parents) if path.exists())
@@ -138,7 +138,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON in one step, with letters beyond ASCII unescaped; see `write_bytes`."""
+    """Write a value as JSON in one step, with characters beyond ASCII unescaped; see `write_bytes`."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False))
 
 

@@ -2,13 +2,13 @@
 
 Annotations declare the type of a field and its rules:
 
-    @checked
+    @validate_form
     @dataclass(frozen=True, slots=True)
     class Corner(Form):
         width: Annotated[int, at_least(1)] = 4
 
     Corner.parse({"width": 0})    # SettingsError: width must be at least 1 (got 0)
-    Corner(width=0)               # the same, because of @checked
+    Corner(width=0)               # the same, because of @validate_form
 
 `safe_parsing` limits size, depth and numbers beforehand. Pydantic is only imported when the first value is validated,
 so that commands that only list fields start faster.
@@ -69,7 +69,7 @@ class Rule:
     """A requirement on a value of the right type."""
 
     words: str
-    """words that follow `must be` in an error"""
+    """what the value must be, as the words after `must be` in an error"""
     holds: Callable[[Any], bool]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
@@ -101,8 +101,8 @@ def at_most(upper: float, unit: str = "") -> Rule:
     return Rule(f"at most {upper} {unit}".rstrip(), lambda value: value <= upper)
 
 
-def shorter(upper: int, noun: str = "text", unit: str = "characters") -> Rule:
-    """Require a text or a list of at most `upper` units."""
+def max_length(upper: int, noun: str = "text", unit: str = "characters") -> Rule:
+    """Require a text or a list of at most `upper` characters or entries; `noun` and `unit` are words of the error."""
     return Rule(f"{noun} of at most {upper} {unit}", lambda value: len(value) <= upper)
 
 
@@ -144,8 +144,8 @@ class Form:
         form: Any = cls
         try:
             return cast("Self", _adapter(form).validate_python(values))
-        except ValidationError as refused:
-            raise _build_error(refused, form, error, "") from refused
+        except ValidationError as invalid:
+            raise _build_error(invalid, form, error, "") from invalid
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
@@ -163,7 +163,7 @@ class LooseForm(Form):
 
 
 def validate_form(form: type[T]) -> type[T]:
-    """Validate a form that Python constructs. Raises SettingsError with a sentence per invalid field."""
+    """Make the constructor of a form validate its fields; it raises SettingsError with a sentence per invalid field."""
     kind: Any = form
     plain = kind.__init__
     signature = inspect.signature(plain)
@@ -191,22 +191,25 @@ def _adapter(form: Any) -> TypeAdapter[Any]:
 
 
 def _is_form(hint: Any) -> bool:
+    """Return True if a type is a form, whose fields then have dotted names."""
     return isinstance(hint, type) and issubclass(hint, Form)
 
 
-def _build_error(refused: ValidationError, form: Any, error: type[GpruneError], where: str) -> GpruneError:
+def _build_error(invalid: ValidationError, form: Any, error: type[GpruneError], where: str) -> GpruneError:
+    """Return an error of class `error` with a sentence per fault; `where` is the prefix of field names."""
     subject, names = form.WHAT, names_of(form)
-    errors: Any = refused.errors(include_url=False)
+    errors: Any = invalid.errors(include_url=False)
     missing = [_join_field_path(entry["loc"], where) for entry in errors if entry["type"] == "missing"]
     faults = [f"{subject} lacks {', '.join(missing)}"] if missing else []
     faults += [_describe_fault(entry, subject, where, names) for entry in errors if entry["type"] != "missing"]
     omitted = [f"{len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
-    sentence = error("; also: ".join(faults[:MOST_FAULTS] + omitted))
-    sentence.faults = tuple(faults)
-    return sentence
+    combined = error("; also: ".join(faults[:MOST_FAULTS] + omitted))
+    combined.faults = tuple(faults)
+    return combined
 
 
 def _describe_fault(entry: Any, subject: str, where: str, names: tuple[str, ...]) -> str:
+    """Return the sentence for one of pydantic's errors; `names` are the fields of the form."""
     kind, field, context = entry["type"], _join_field_path(entry["loc"], where), entry.get("ctx", {})
     if kind == "unexpected_keyword_argument":
         section = field.removeprefix(where).rpartition(".")[0]
@@ -215,7 +218,7 @@ def _describe_fault(entry: Any, subject: str, where: str, names: tuple[str, ...]
     rule = _TYPES.get(kind, entry["msg"])
     if kind == "value_error":
         if isinstance(context["error"], GpruneError):
-            # the name of a form's field does not include the form's position in a list
+            # such a message names the field within its form, but not the position of the form in a list
             return f"{field}: {context['error']}" if "[" in field else str(context["error"])
         rule = str(context["error"])
     if kind == "literal_error":
@@ -227,6 +230,7 @@ def _describe_fault(entry: Any, subject: str, where: str, names: tuple[str, ...]
 
 
 def _join_field_path(parts: Iterable[str | int], where: str) -> str:
+    """Return a path of names and list positions as text, such as `where.runs[2].name`."""
     # keys of a mapping may have any length
     names = (f"[{part}]" if isinstance(part, int) else f".{part[:LONGEST_NAME]}" for part in parts)
     return where + "".join(names).removeprefix(".")
@@ -243,6 +247,6 @@ def names_of(form: Any) -> tuple[str, ...]:
 
 
 def suggestion(name: str, known_names: Iterable[str]) -> str:
-    """Return a suggestion of the nearest known field, or a list of all fields."""
+    """Return a suggestion of the nearest known field, or the list of all fields if none is near."""
     near = closest(name, names := list(known_names))
     return f"did you mean {near!r}?" if near else f"known fields: {', '.join(names)}"

@@ -13,13 +13,13 @@ from gprune.system.errors import UnreadableError
 from gprune.system.safe_parsing import json_object, sentence
 
 __version__ = "0.1.0"
-"""the only place that a release changes"""
+"""version of the package; a release changes it here only"""
 _PACKAGE = Path(__file__).resolve().parents[1]
-_CARRIED = _PACKAGE / "_app"
+_WHEEL_APP = _PACKAGE / "_app"
 
-INSTALLED = _CARRIED.is_dir()
+INSTALLED = _WHEEL_APP.is_dir()
 """True if the package was installed by pip, False in a checkout"""
-APP_FOLDER = _CARRIED if INSTALLED else _PACKAGE.parent
+APP_FOLDER = _WHEEL_APP if INSTALLED else _PACKAGE.parent
 """folder with app.py, pages/, .streamlit/ and docs/fair_study.md"""
 CHILD_FOLDER = None if INSTALLED else _PACKAGE.parent
 """folder in which processes of this package start, so that they can import a checkout"""
@@ -27,9 +27,9 @@ CHILD_FOLDER = None if INSTALLED else _PACKAGE.parent
 
 def command(module: str, *arguments: str) -> list[str]:
     """Return the command line of a module of this package, for a process that starts in ``CHILD_FOLDER``."""
-    # the folder in which the app was started may contain any file, such as a torch.py
-    safely = ["-P"] if INSTALLED else []
-    return [sys.executable, *safely, "-m", module, *arguments]
+    # -P: the folder in which the app was started may contain any file, such as a torch.py, which must not be imported
+    options = ["-P"] if INSTALLED else []
+    return [sys.executable, *options, "-m", module, *arguments]
 
 
 def ask_command(*arguments: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def ask_command(*arguments: str) -> dict[str, Any]:
     try:
         process = subprocess.run(command("gprune", *arguments), cwd=CHILD_FOLDER, capture_output=True, timeout=120)
         reason = process.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        # a plug-in may print during its import
+        # only the last line, because a plug-in may print during its import
         return json_object(process.stdout.splitlines()[-1], "its output")
     except (OSError, subprocess.TimeoutExpired, IndexError, UnreadableError) as error:
         raise UnreadableError(f"`gprune {arguments[0]}` failed ({sentence(reason or error, 140)})") from error

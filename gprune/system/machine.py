@@ -13,15 +13,16 @@ from typing import Any
 import psutil
 
 WEIGHTS_OF_A_GPU = 0.8
-"""share of a GPU's memory for weights above which a model is spread over several GPUs, because passes need memory"""
+"""maximum share of a GPU's memory for weights, because passes need memory too; larger models use several GPUs"""
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """files with the memory limit of a container, for both versions of Linux control groups"""
-_blocks: list[list[BaseException]] = []
+_deferred: list[list[BaseException]] = []
+"""pending errors of signals, one list for each open `defer_interrupts`"""
 
 
 def has_gpu() -> bool:
-    """Return True if torch will find a CUDA device, by the driver."""
+    """Return True if torch is not a CPU build and the driver reports a CUDA device."""
     return "+cpu" not in version("torch") and bool(cards())
 
 
@@ -65,19 +66,19 @@ def memory() -> tuple[int, int]:
 
 
 def _read_limit(file: Path) -> int:
-    """Return the number in a file; 0 if there is none."""
+    """Return the number in a file; 0 if the file is missing or has no number, as for no limit."""
     try:
-        words = file.read_text(encoding="ascii").strip()
+        content = file.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return 0
-    return int(words) if words.isdecimal() else 0
+    return int(content) if content.isdecimal() else 0
 
 
 def release_free_memory() -> None:
     """Return free memory of malloc to the operating system, if the C library supports it."""
-    give = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if give is not None:
-        give(0)
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)
 
 
 def peak_memory() -> int:
@@ -87,6 +88,7 @@ def peak_memory() -> int:
     """
     for size in _read_values(Path("/proc/self/status"), "VmHWM"):
         return 1024 * int(size.removesuffix("kB"))
+    # bytes on macOS, KiB elsewhere
     unit = 1 if platform.system() == "Darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
@@ -106,9 +108,9 @@ def describe(device: str) -> str:
     """Return a description of device, threads and libraries, which determine a speed; `device` as in a study."""
     libraries = f"torch {version('torch')}, transformers {version('transformers')}"
     count = threads()
-    computes = f"{processor()}, {count} thread{'' if count == '1' else 's'}"
+    cpu = f"{processor()}, {count} thread{'' if count == '1' else 's'}"
     # name the GPU itself, whatever the study calls it
-    return f"{card(device) or computes}, {libraries}"
+    return f"{card(device) or cpu}, {libraries}"
 
 
 def card(device: str) -> str:
@@ -123,8 +125,8 @@ def card(device: str) -> str:
 def threads() -> str:
     """Return the number of threads for computing: `OMP_NUM_THREADS` if it is set, else the number of cores.
 
-    With more than two cores, one is left to the app. On a small machine that would be too high a price, because the app
-    is idle most of the time.
+    With more than two cores, one is left to the app. With two, half of the speed would be too high a price, because the
+    app is idle most of the time.
     """
     count = cores()
     return os.environ.get(THREADS_VARIABLE) or str(count - 1 if count > 2 else count)
@@ -157,20 +159,20 @@ def cache_budget() -> int:
 
 
 def interrupt(error: BaseException) -> None:
-    """Raise the error of a signal, or inside `defer_interrupts` at the end of the block."""
-    if not _blocks:
+    """Raise the error of a signal: at once, or at the end of the innermost open `defer_interrupts`."""
+    if not _deferred:
         raise error
-    _blocks[-1].append(error)
+    _deferred[-1].append(error)
 
 
 @contextmanager
 def defer_interrupts() -> Iterator[None]:
-    """Delay `interrupt` to the end of this block, so that a signal does not leave the block's work half done."""
+    """Delay `interrupt` until this context ends, so that a signal does not leave the work in it half done."""
     pending: list[BaseException] = []
-    _blocks.append(pending)
+    _deferred.append(pending)
     try:
         yield
     finally:
-        _blocks.pop()
+        _deferred.pop()
     if pending:
         raise pending[0]

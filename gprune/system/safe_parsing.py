@@ -12,7 +12,9 @@ from typing import Any
 from gprune.system.errors import GpruneError, UnreadableError
 
 SENTENCE_LENGTH = 300
+"""default maximum number of characters of a message"""
 VALUE_LENGTH = 80
+"""default maximum number of characters of a quoted value"""
 NEEDS_ITS_CODE = (
     "this model needs its own Python code, which runs with your rights: choose another model, or set "
     "trust_remote_code in the study only if you trust whoever wrote it"
@@ -35,9 +37,9 @@ def quote(value: object, length: int = VALUE_LENGTH) -> str:
 
 
 def sentence(text: object, length: int = SENTENCE_LENGTH) -> str:
-    """Return a message in one line of at most `length` characters, shortened before the remedy at its end.
+    """Return a message on one line of at most `length` characters, shortened in the middle.
 
-    Advice of a library to run or unpickle content of a file is replaced.
+    The beginning and the remedy at the end are kept. A library's advice to run code or to unpickle a file is replaced.
     """
     words = " ".join(str(text).split())
     words = next((replacement for advice, replacement in _ADVICE if advice.search(words)), words)
@@ -45,19 +47,20 @@ def sentence(text: object, length: int = SENTENCE_LENGTH) -> str:
 
 
 def _cut_middle(text: str, length: int, head: int, gap: str) -> str:
+    """Return the first `head` characters of a text, `gap`, and its end, in total `length` characters."""
     if len(text) <= length:
         return text
     return f"{text[:head]}{gap}{text[len(text) - (length - len(gap) - head) :]}"
 
 
-def is_whole(text: str) -> bool:
+def has_no_surrogate(text: str) -> bool:
     """Return True if a text has no lone surrogate, which JSON allows and UTF-8 does not."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 @contextmanager
 def reraise_as(kind: type[GpruneError]) -> Iterator[None]:
-    """Turn an UnreadableError of the block into an error of class `kind`."""
+    """Turn an UnreadableError raised inside the context into an error of class `kind`."""
     try:
         yield
     except UnreadableError as error:
@@ -84,6 +87,7 @@ def json_value(data: bytes | str, subject: str, *, finite: bool = True) -> Any:
 
 
 def _refuse_constant(name: str) -> float:
+    """Raise UnreadableError for NaN or infinity; the caller adds the subject of the sentence."""
     raise UnreadableError(f"holds {name}, which is not a finite number")
 
 
@@ -144,22 +148,19 @@ def inside(folder: Path, name: Any, subject: str) -> Path:
         raise UnreadableError(f"{subject} names {quote(name)}, which is not a file inside {quote(str(folder))}")
     target = folder / path(name, subject)
     try:
-        real, home = target.resolve(), folder.resolve()
+        resolved, root = target.resolve(), folder.resolve()
     except (OSError, ValueError, RuntimeError) as error:
         raise UnreadableError(f"{subject} names {quote(name)}, which leads nowhere: copy it again") from error
-    if not real.is_relative_to(home) and not (real.parent == _find_blobs(home) and real.is_file()):
+    if not resolved.is_relative_to(root) and not (resolved.parent == _find_blobs(root) and resolved.is_file()):
         raise UnreadableError(
             f"{subject} names {quote(name)}, which leads outside {quote(str(folder))}: copy the file into it"
         )
     return target
 
 
-def _find_blobs(home: Path) -> Path | None:
-    """Return the `blobs` folder of the hub's cache for a snapshot that is `home` or contains it.
-
-    None outside the cache.
-    """
-    snapshots = (parent.parent for parent in (home, *home.parents) if parent.parent.name == "snapshots")
+def _find_blobs(folder: Path) -> Path | None:
+    """Return the `blobs` folder of the hub's cache if `folder` is a snapshot or inside one, else None."""
+    snapshots = (parent.parent for parent in (folder, *folder.parents) if parent.parent.name == "snapshots")
     return next((parent.parent / "blobs" for parent in snapshots), None)
 
 
@@ -177,7 +178,7 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 def not_one_of(name: str, value: str, names: Sequence[str], otherwise: str = "") -> str:
     """Return the error for an unknown value of `name`, with the nearest known word as a suggestion.
 
-    `otherwise` is the remedy if no word is near.
+    `otherwise` is the remedy if no known word is near.
     """
     near = closest(value, names)
     remedy = f"did you mean {near!r}?" if near else otherwise

@@ -24,6 +24,7 @@ def duration(seconds: float | None, units: int = 2) -> str:
 
     `units` is 2 for two units, such as minutes with seconds; 1 for estimates.
     """
+    # NaN differs from itself
     if seconds is None or seconds != seconds:
         return "–"
     rounded = round(max(seconds, 0.0))
@@ -45,6 +46,6 @@ def amount(count: float) -> str:
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Join words as in a sentence: A, B and self; empty for none."""
+    """Join words as in a sentence, such as `A, B and C`; an empty sequence gives an empty string."""
     *first, last = words or ("",)
     return f"{', '.join(first)} and {last}" if first else last

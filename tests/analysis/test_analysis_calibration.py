@@ -58,17 +58,17 @@ def test_token_distance_runs_from_none_to_one_and_the_texts_side_by_side():
 def test_rank_levels_follow_the_definitions_and_a_record_gives_both_diagonals():
     random = np.random.default_rng(0)
     first, second = random.random((3, 13)), random.integers(0, 4, (3, 13)).astype(float)
-    correlation, drift = calibration.rank_levels(first, second)
+    correlation, drift = calibration.correlation_and_drift(first, second)
     rows = zip(first, second, strict=True)
     assert correlation == pytest.approx(np.median([spearmanr(a, b).statistic for a, b in rows]), rel=1e-12)
     moved = np.abs(rankdata(first, axis=1) - rankdata(second, axis=1)) / 12
     assert drift == pytest.approx(np.median(moved), rel=1e-12)
     first = np.array([[1.0, 1, 1], [1, 2, 3]])
-    assert calibration.rank_levels(first, first)[0] == 1
+    assert calibration.correlation_and_drift(first, first)[0] == 1
     values = np.full((2, 3), 0.25)
     levels = [np.array([value, np.nan]) for value in (0.5, 0.6, 0.7, 0.8)]
     drift = RankDrift(values, values, values, values / 5, values / 2.5, values, *levels)
-    recorded = calibration.recorded_levels("A", "C", drift)
+    recorded = calibration.recorded_rank_shifts("A", "C", drift)
     assert recorded == {("A", "C"): (0.5, 0.25), ("A", "A"): (0.7, 0.05), ("C", "C"): (0.8, 0.1)}
 
 
@@ -95,7 +95,7 @@ def test_means_and_tables_are_over_layers_and_leave_out_controls():
     record = Agreement(NAMES[2:], np.array([[0.9]]), np.array([[0.9]]))
     assert agreement.mean_substitution(record) is None
     assert verdict.agreement_title(record) == "Mean ARI of the modules: 0.90 when only the seed changes"
-    assert agreement.spread(np.array([0.4])) == (0.4, 0.0)
+    assert agreement.mean_std(np.array([0.4])) == (0.4, 0.0)
     table = agreement.agreement_by_layer(a_record())
     assert len(table) == 6 and table["layer"].tolist() == [0, 1] * 3
     assert table["comparison"].tolist() == [title for title in TITLES for _ in range(2)]
@@ -128,6 +128,6 @@ def test_fang_enters_neither_the_modules_mean_nor_their_controls():
     assert verdict.agreement_title(alone) == "Mean ARI of the modules: 0.15 for FANG’s groups of A and B"
 
 
-def test_the_widest_gap_is_the_largest_ratio_of_module_counts():
-    assert agreement.widest_gap(np.array([4, 10, 3]), np.array([4, 4, 6])) == (2.5, 1)
-    assert agreement.widest_gap(np.array([1]), np.array([1])) == (1.0, 0)
+def test_the_largest_count_ratio_and_its_layer_are_returned():
+    assert agreement.largest_count_ratio(np.array([4, 10, 3]), np.array([4, 4, 6])) == (2.5, 1)
+    assert agreement.largest_count_ratio(np.array([1]), np.array([1])) == (1.0, 0)

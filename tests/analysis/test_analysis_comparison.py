@@ -80,7 +80,7 @@ def test_other_windows_fall_back_to_errors_in_quadrature_and_have_a_reason(chang
     assert difference.change == pytest.approx(second.perplexity / first.perplexity - 1)
     pinned, other = comparison.lines(comparison.rows([first, second]))
     assert comparison.change(other, pinned, "wiki") == reason == paired_test.why_unpaired(second, first)
-    assert comparison.without_change([pinned, other], pinned) == {("wiki", reason): ["flap"]}
+    assert comparison.incomparable_methods([pinned, other], pinned) == {("wiki", reason): ["flap"]}
 
 
 def test_a_text_of_unknown_content_is_paired_within_a_run_only():

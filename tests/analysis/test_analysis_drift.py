@@ -39,8 +39,8 @@ def test_shares_by_bin_and_layer_and_joint_ranks_put_equal_orders_on_the_diagona
     record = a_drift(np.array([[0.0, 0.0], [1.0, 1.0]]))
     assert [curve.median for curve in drift.distributions(record, 5, layer=1)] == [1.0, 1.0, 0.0, 0.0]
     assert drift.distributions(record, 5)[0].median == 0.5
-    assert drift.middle(np.array([np.nan, 0.2, 0.4])) == pytest.approx(0.3)
-    assert np.isnan(drift.middle(np.array([np.nan])))
+    assert drift.finite_median(np.array([np.nan, 0.2, 0.4])) == pytest.approx(0.3)
+    assert np.isnan(drift.finite_median(np.array([np.nan])))
     matrix = drift.shares_by_layer(np.array([[0.0, 0.0, 0.9, 0.9], [0.1, 0.1, 0.1, 0.1]]), 2)
     np.testing.assert_allclose(matrix, [[50, 50], [100, 0]])
     values = np.array([3.0, 1.0, 2.0, 5.0])

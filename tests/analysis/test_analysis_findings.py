@@ -139,7 +139,7 @@ def test_the_rival_is_no_control_and_its_absence_is_said():
 @pytest.mark.parametrize("seed", range(5))
 def test_movers_are_the_largest_moves_with_their_ranks(seed):
     record, a, b = a_drift(seed, 1.0, 0.1)
-    layer = drift.unstable_layer(record)
+    layer = drift.least_stable_layer(record)
     assert layer == max(range(3), key=lambda index: np.median(record.magnitude[index]))
     movers = drift.movers(record, a, b, layer, 10)
     rank = [[sum(other < move for other in row) / 49 for move in row] for row in (a.ffn[layer], b.ffn[layer])]

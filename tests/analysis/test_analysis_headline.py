@@ -49,7 +49,7 @@ def said(*cells, **changes):
 
 
 def headline_of(cells, study, statuses):
-    result = verdict.outcome(comparison.lines(comparison.rows(list(cells))), study, statuses)
+    result = verdict.headline_opponents(comparison.lines(comparison.rows(list(cells))), study, statuses)
     return verdict.headline(result, statuses[result.text], study)
 
 
@@ -230,7 +230,7 @@ def test_the_sentence_says_why_and_what_was_measured_and_where_little_was_drawn_
     assert standing_of("c4", 0.0, 0.00004).sentence == f"c4: {unseen}"
     split = "another split of the corpus of A, not unseen; 12% of its 17-token runs occur verbatim in A, none in B"
     assert standing_of("wikitext2", 0.125, 0.0).sentence == f"wikitext2: {split}"
-    copy = "a different name, but its content occurs in A, so it is not unseen"
+    copy = "a different corpus by name, but its content occurs in A, so it is not unseen"
     assert copy in standing_of("news.txt", 0.5, 0.0).sentence
     assert standing_of("c4").sentence.endswith("its overlap with A and B is not measured")
     # a copy would overlap by the 2 % that were drawn: 0.6 % is too much already

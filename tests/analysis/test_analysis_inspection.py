@@ -36,7 +36,7 @@ def test_what_a_person_looks_for_is_read(typed, unit):
     + ["N688", "L5L6", "L5N", "L", "L-1", "L5X3", "xL5N688", "L٣"],
 )
 def test_what_names_no_place_is_refused_with_an_example(typed):
-    with pytest.raises(SettingsError, match="type as layer 5 neuron 688, L5N688, 5/688"):
+    with pytest.raises(SettingsError, match="type, for example, layer 5 neuron 688, L5N688, 5/688"):
         inspection.parse_unit(typed)
 
 

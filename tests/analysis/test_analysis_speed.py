@@ -43,14 +43,14 @@ def test_without_usable_repetitions_the_width_is_halved_to_both_sides(seconds):
 
 
 def test_a_ratio_whose_spread_holds_one_is_within_noise():
-    words = [speed.ratio_words(ratio, 0.1) for ratio in (0.85, 0.9, 1.05, 1.5)]
+    words = [speed.format_ratio(ratio, 0.1) for ratio in (0.85, 0.9, 1.05, 1.5)]
     assert words == [
         "0.85 (IQR 0.10)",
         "0.90 (IQR 0.10), within noise",
         "1.05 (IQR 0.10), within noise",
         "1.50 (IQR 0.10)",
     ]
-    assert speed.ratio_words(1.0, 0.0) == "1.00 (IQR 0.00)"
+    assert speed.format_ratio(1.0, 0.0) == "1.00 (IQR 0.00)"
 
 
 def test_the_published_table_is_the_papers():

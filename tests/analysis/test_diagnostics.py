@@ -116,7 +116,7 @@ def test_the_probability_is_that_of_a_coin_at_least_as_uneven(lost, gained):
     flips = lost + gained
     chance = [math.comb(flips, heads) / 2**flips for heads in range(flips + 1)]
     expected = sum(probability for probability in chance if probability <= chance[lost] * (1 + 1e-9))
-    assert AnswerCounts(3, lost, gained, 4).chance == pytest.approx(min(1.0, expected), rel=1e-12)
+    assert AnswerCounts(3, lost, gained, 4).p_value == pytest.approx(min(1.0, expected), rel=1e-12)
 
 
 def test_the_finding_names_both_ways_and_whether_chance_does_as_much():
@@ -132,7 +132,7 @@ def test_the_finding_names_both_ways_and_whether_chance_does_as_much():
 
 def test_a_question_has_a_row_an_option_and_a_column_a_model():
     dense, flap = answers_of(([-2.0, -1.0], 1), ([-3.0, -4.0], 0)), answers_of(([0, -8], 1), ([-1, -2], 0))
-    table = changed_answers.of_question({"dense": dense, "flap": flap}, ACC, 1)
+    table = changed_answers.question_table({"dense": dense, "flap": flap}, ACC, 1)
     likelihoods = {"dense": [-3.0, -4.0], "flap": [-1.0, -2.0]}
     assert table.to_dict("list") == {"option": ["A", "B"], "right": [True, False]} | likelihoods
     assert changed_answers.letter(25) == "Z" and changed_answers.letter(26) == "27"

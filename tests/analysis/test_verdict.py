@@ -47,7 +47,7 @@ def said(*cells, methods, seeds=()):
     """The headline and the slide's sentence about GPrune, and the verdict behind both."""
     study = a_study(methods=methods)
     lines, texts = lines_of(*cells, seeds=seeds), text_statuses(study)
-    outcome = verdict.outcome(lines, study, texts)
+    outcome = verdict.headline_opponents(lines, study, texts)
     slide = verdict.comparison_finding(lines, ["c"], texts, expected(*methods, run=cells[0].run))
     return verdict.headline(outcome, texts["c"], study), slide
 
@@ -135,7 +135,7 @@ def test_flap_without_its_bias_is_compared_where_flap_is_far_behind_it(bare, far
     share = f"{100 * np.expm1(bare):.0f}%"
     assert slide.sentence.endswith(f"{share} with FLAP, no bias compensation") is far and slide.verdict == BETTER
     assert ("; FLAP, no bias compensation −" in slide.detail) is far
-    assert ("FLAP's bias is the mean activation on its calibration text" in slide.detail) is far
+    assert ("FLAP's bias replaces removed units by their means" in slide.detail) is far
 
 
 def test_budgets_that_agree_to_the_printed_digit_are_equal():

@@ -83,10 +83,10 @@ def test_adapted_scores_decide_as_far_as_they_differ_from_those_of_a(run):
 @pytest.mark.parametrize(
     ("method", "scoring", "reason"),
     [
-        ("wanda_sp", "primary", "Wanda-sp scores each layer above the pruned ones"),
+        ("wanda_sp", "primary", "Wanda-sp scores each layer on the outputs of pruned layers"),
         ("flap_pooled", "auxiliary", "FLAP, pooled is scored on both texts as one"),
         ("wanda_sp_dense", "adapted", "adapted scores exist for flap only"),
-        ("gates", "primary", "Gates has a value for every unit, which other masks would have to relearn"),
+        ("gates", "primary", "Gates has a learned value for every unit, so other masks would need new learning"),
         ("llm_pruner", "auxiliary", "LLM-Pruner needs “importance scores of LLM-Pruner on B”"),
     ],
 )

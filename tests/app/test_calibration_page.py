@@ -50,7 +50,7 @@ def test_where_a_drift_is_not_there_the_matrix_shows_what_the_scores_say(cache):
     write_run(cache, stages=[name for name in names() if not name.startswith("drift_")])
     values = np.array(charts(open_page("calibration"))[0]["data"][0]["text"], dtype=float)
     scores = [the_run(cache).load(stages.scores, role).ffn for role in ("primary", "substitute")]
-    assert values[0, 2] == pytest.approx(analysis.rank_levels(*scores)[0], abs=6e-4)
+    assert values[0, 2] == pytest.approx(analysis.correlation_and_drift(*scores)[0], abs=6e-4)
     assert 0 < values[2, 2] <= 1
 
 

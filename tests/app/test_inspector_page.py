@@ -12,7 +12,7 @@ from gprune.app.figures import neurons as figures
 from gprune.app.pages import inspector
 from gprune.app.preview import Neuron, PassageActivations, Piece, PromotedTokens, Reading, TextActivations
 from gprune.app.ui.chart_style import TEXT_LOOKS
-from gprune.models.vocabulary import around, tokenizer
+from gprune.models.vocabulary import text_around, tokenizer
 from gprune.pipeline import stages
 from gprune.study import CalibrationSettings
 
@@ -66,7 +66,7 @@ def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
     sequence, location = int(positions.sequences[2, 7, 0]), int(positions.positions[2, 7, 0])
     first = result[0]["passages"][0]
     ids = tokens.ids[sequence, max(location - 16, 0) : location + 17].tolist()
-    assert (first["before"], first["token"], first["after"]) == around(tokenizer("demo"), ids, min(location, 16))
+    assert (first["before"], first["token"], first["after"]) == text_around(tokenizer("demo"), ids, min(location, 16))
     assert first["value"] == f"{positions.values[2, 7, 0]:+.3g}".replace("-", "−") and len(result[0]["passages"]) == 8
     assert max(item["passages"][0]["strength"] for item in result) == 1.0
     app = show("inspector", cache, NEURON)
@@ -162,7 +162,7 @@ def test_a_character_of_several_tokens_is_shown_whole_wherever_the_peak_is():
     full = reader.decode(ids, skip_special_tokens=False)
     assert len(ids) > 12 and "\ufffd" in reader.decode(ids[:4])
     for at in range(len(ids)):
-        before, token, after = around(reader, ids, at)
+        before, token, after = text_around(reader, ids, at)
         assert before + token + after == full and token and "\ufffd" not in token
 
 

@@ -137,8 +137,8 @@ def test_differences_scale_and_signs_and_the_payload_of_a_long_passage():
     dense, pruned = np.array([np.nan, 1.0, 2.0, 3.0]), np.array([np.nan, 1.5, 1.0, 3.0])
     result = token_loss.loss_change(dense, pruned)
     assert result.nats == pytest.approx(-0.5 / 3) and result.dense == pytest.approx(np.exp(2))
-    assert token_loss.scale([pruned - dense]) == pytest.approx(np.quantile([0.5, 1, 0], 0.98))
-    assert token_loss.scale([np.array([np.nan])]) == 0.1
+    assert token_loss.color_scale_limit([pruned - dense]) == pytest.approx(np.quantile([0.5, 1, 0], 0.98))
+    assert token_loss.color_scale_limit([np.array([np.nan])]) == 0.1
     table = token_loss.worst_tokens([Token(text) for text in "abcd"], dense, {"one": pruned})
     assert table["position"].tolist() == [1] and table["after"].tolist() == ["cd"]
     assert token_loss.visible("a\r\x00\x7f\ud800\u00ad\u2028") == "a␍␀␡\ufffd‹U+00AD›␍"

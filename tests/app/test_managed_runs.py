@@ -210,7 +210,7 @@ def test_the_table_has_the_settings_and_the_best_result_of_each_run(cache, monke
     table = jobs.table_of_runs(runs, [], {run.name: run.title for run in runs}, {})
     text = "science-docs"
     # the first text that a run was not calibrated on; here it was calibrated on both
-    values = {name: runs[0].load(stages.perplexity, name, "python-reference").perplexity for name in runs[0].cutting}
+    values = {name: runs[0].load(stages.perplexity, name, "python-reference").perplexity for name in runs[0].masks_of}
     best = min(values, key=values.get)
     assert table["keep"].tolist() == ["50%", "70%"] and set(table["texts"]) == {f"python-reference | {text}"}
     assert table["best PPL"][0] == f"{values[best]:.4g} {label(best)}, python-reference"

@@ -89,7 +89,7 @@ def test_the_record_of_an_earlier_run_is_not_the_progress_of_a_job_that_has_just
 
 
 def _described(run, progress, monkeypatch, started=0.0):
-    job = SimpleNamespace(id="1", label="a job", state="running", exports=False, device="", started=started)
+    job = SimpleNamespace(id="1", label="a job", state="running", creates_no_run=False, device="", started=started)
     monkeypatch.setattr(live.queue, "study_of", lambda *_: run.study)
     monkeypatch.setattr(live.queue, "progress", lambda *_: progress)
     monkeypatch.setattr(run_status, "run_of_job", lambda *_: run.name)
@@ -172,7 +172,7 @@ def test_a_row_names_the_stage_and_the_time_left_of_a_job_at_work(tmp_path, monk
         id="1", label="a job", state=state, active=state == "running", arguments=(), created=0.0, started=0.0
     )
     job.position, job.elapsed = None, 3.0
-    job.exports, job.device = False, ""
+    job.creates_no_run, job.device = False, ""
     situation = work.read_situation(str(tmp_path))
     assert situation.run_named(name) is not None
     row = jobs._job_row(situation, job)

@@ -118,6 +118,7 @@ def test_marks_that_would_hide_each_other_are_moved_apart(cache):
         if trace.customdata is not None
         for x, y in zip(trace.x, trace.y, strict=True)
     ]
-    width, height = pareto._MARK[0] * (1 - min(x for x, _ in figures)), pareto._MARK[1] * max(y for _, y in figures)
+    mark = pareto._MARK_SIZE
+    width, height = mark[0] * (1 - min(x for x, _ in figures)), mark[1] * max(y for _, y in figures)
     for index, (x, y) in enumerate(figures):
         assert all(abs(x - u) > 0.99 * width or abs(y - v) > 0.9 * height for u, v in figures[:index])

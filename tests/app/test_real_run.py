@@ -126,7 +126,7 @@ def test_a_run_has_the_comparisons_and_masks_of_its_study_and_the_page_decides_t
     assert result.retention == run.load(stages.masks, "gprune").retention
     decision = [
         name
-        for name in run.masked
+        for name in run.mask_names
         if not (METHODS[name].learns or METHODS[name].layered or METHODS[name].decision == "chosen")
     ]
     for method in decision:
@@ -227,7 +227,7 @@ def test_a_run_is_packed_from_its_page(cache, monkeypatch):
     assert "KiB" in button.proto.label or "MiB" in button.proto.label
     assert f"python -m gprune pack {name}" in [code.value for code in app.code]
     created, present = cache / "a.zip", Store(cache / "there")
-    created.write_bytes(pack_card.archive(str(cache), name))
+    created.write_bytes(pack_card.pack_bytes(str(cache), name))
     assert packs.unpack(created, present).run == name
     monkeypatch.setattr(pack_card, "MOST_PACKED", 1000)
     app = open_page("export")

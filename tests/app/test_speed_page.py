@@ -109,8 +109,8 @@ def test_a_checkpoint_comes_with_its_kept_units_and_padding_is_a_job(cache, star
     anywhere = next(code for code in codes if code.startswith("from transformers"))
     assert anywhere.count("trust_remote_code=True") == 2
     compile(anywhere, "snippet", "exec")
-    compile(export.load_with_gprune(Path('/it\'s "here"')), "snippet", "exec")
-    command = export.measure_with_lm_eval(Path("/a folder"))
+    compile(export.gprune_code(Path('/it\'s "here"')), "snippet", "exec")
+    command = export.lm_eval_command(Path("/a folder"))
     assert "'pretrained=/a folder,trust_remote_code=True'" in command
     assert [item.proto.label for item in app.get("download_button")][0].startswith("Download the model (")
     folder = folder_of(cache, name, stages.checkpoint) / "model"

@@ -228,7 +228,7 @@ def test_speed_is_a_job_that_is_timed_and_says_what_it_measured(folders, tmp_pat
     # twice the same is one job
     assert main([*words, "--detach"]) == 0 and main([*words, "--detach"]) == 0
     (job,) = jobs(tmp_path)
-    assert job.timed and job.exports and job.asks == "cpu" and job.state == "queued"
+    assert job.timed and job.creates_no_run and job.asks == "cpu" and job.state == "queued"
     assert job.arguments == tuple(words) and job.cwd == str(folders)
     assert job.command[-2:] == ("--job", str(job.folder)) and job.id in capsys.readouterr().out
     # what the job starts, here at once

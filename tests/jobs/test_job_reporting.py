@@ -12,7 +12,7 @@ from unwritable import failing
 from gprune.jobs import JobReporter, queue, reporting
 from gprune.jobs import folder as files
 from gprune.jobs.folder import EVENTS, JobState, read_state, write_state
-from gprune.jobs.reporting import StageTime, describe_error, measure, read_trace
+from gprune.jobs.reporting import StageTime, describe_error, measure_progress, read_trace
 from gprune.system.errors import Cancelled, CorpusError, Interrupted, JobError
 from gprune.system.progress import Waiting
 
@@ -118,10 +118,10 @@ def write(path, *lines, end=b"\n"):
 def test_what_a_job_waits_for_is_told_by_its_reporter(tmp_path):
     with JobReporter(tmp_path) as report:
         report("learn", 0, 1, Waiting("waiting for another run"))
-    result = measure(read_trace(tmp_path / EVENTS), JobState(), current_time=50.0)
+    result = measure_progress(read_trace(tmp_path / EVENTS), JobState(), current_time=50.0)
     assert result.waits == result.message == "waiting for another run"
     report("learn", 1, 1, "waiting for nothing")
-    assert measure(read_trace(tmp_path / EVENTS), JobState(), current_time=50.0).waits == ""
+    assert measure_progress(read_trace(tmp_path / EVENTS), JobState(), current_time=50.0).waits == ""
 
 
 @pytest.mark.parametrize("damaged", [b"", b"[1, 2]", b'{"ts": 1}', b"\xff\xfe\x00"])
@@ -135,7 +135,7 @@ def test_damaged_and_incomplete_lines_are_passed_over(tmp_path, damaged):
 def test_stage_times_add_up_to_the_elapsed_time(tmp_path):
     lines = (line(10, "calibrate", 0, 2), line(14, "calibrate", 2, 2), line(15, "score", 0, 1), line(16, "learn", 1, 4))
     trace = write(tmp_path / "e", *lines)
-    progress = measure(trace, JobState(state="running", started=10.0), current_time=30.0)
+    progress = measure_progress(trace, JobState(state="running", started=10.0), current_time=30.0)
     assert progress.stages == (
         StageTime("calibrate", 5.0, "done"),
         StageTime("score", 1.0, "done"),
@@ -146,20 +146,22 @@ def test_stage_times_add_up_to_the_elapsed_time(tmp_path):
     assert progress.fraction == 0.25
     lines = (line(0, "evaluate", 0, 1), line(2, "prune", 0, 1), line(3, "evaluate", 1, 1))
     state = JobState(state="done", started=0.0, ended=7.0)
-    rows = measure(write(tmp_path / "e", *lines), state, current_time=100.0).stages
+    rows = measure_progress(write(tmp_path / "e", *lines), state, current_time=100.0).stages
     assert rows == (StageTime("evaluate", 6.0, "done"), StageTime("prune", 1.0, "done"))
 
 
 @pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
 def test_ended_job_stops_the_clock_and_marks_its_last_stage(tmp_path, end):
     trace = write(tmp_path / "e", line(0, "calibrate", 1, 1), line(2, "score", 1, 4))
-    progress = measure(trace, JobState(state=end, started=0.0, ended=5.0), current_time=1000.0)
+    progress = measure_progress(trace, JobState(state=end, started=0.0, ended=5.0), current_time=1000.0)
     assert progress.elapsed == 5.0
     assert [(row.seconds, row.state) for row in progress.stages] == [(2.0, "done"), (3.0, end)]
 
 
 def test_unknown_totals_and_many_events(tmp_path):
-    progress = measure(write(tmp_path / "e", line(0, "learn", 5, 0)), JobState(state="running", started=0.0), 1.0)
+    progress = measure_progress(
+        write(tmp_path / "e", line(0, "learn", 5, 0)), JobState(state="running", started=0.0), 1.0
+    )
     assert progress.fraction == 0.0
     trace = write(tmp_path / "e", *(line(i, "learn", i, 1000) for i in range(500)))
     assert trace.last.done == 499

@@ -111,7 +111,7 @@ def test_a_detached_sweep_submits_its_studies_and_needs_no_device(cache, tmp_pat
     study = {"model": "demo", **texts, "evaluation": {"texts": []}}
     file.write_text(json.dumps({"study": study, "space": {"seed": [0, 1]}}))
     job = run_detached(monkeypatch, cache, "sweep", str(file))
-    assert job.asks == "none" and job.exports and job.state == "failed" and "no.txt" in job.error
+    assert job.asks == "none" and job.creates_no_run and job.state == "failed" and "no.txt" in job.error
 
 
 def test_a_job_that_cannot_be_meant_is_told_in_a_sentence(cache, workers, capsys):

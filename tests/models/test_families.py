@@ -20,7 +20,7 @@ from gprune.study.settings import BaselineSettings
 from gprune.system.errors import CheckpointError, ModelError, SettingsError
 
 TAYLOR = BaselineSettings(taylor_samples=2, taylor_length=6)
-WRAPPERS = [family for family in FAMILIES if FAMILIES[family].text]
+WRAPPERS = [family for family in FAMILIES if FAMILIES[family].inner_types]
 CASES = [
     # of what holds a language model one case is told at once, the others among what takes long
     pytest.param(
@@ -92,7 +92,7 @@ def test_equal_widths_are_an_ordinary_model_of_the_family(family, settings, tmp_
     with masked(decoder, masks):
         assert relative_error(live(ids).logits, decoder.model(ids).logits) <= 1e-5
     live.save_pretrained(tmp_path / "out")
-    ordinary = not layout.text and (not layout.heads or layout.free_heads)
+    ordinary = not layout.inner_types and (not layout.prunes_heads or layout.free_heads)
     assert bool(list((tmp_path / "out").glob("*.py"))) is not ordinary
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert type(loaded) is type(live) and type(loaded).__module__.startswith("transformers.models.") is ordinary
@@ -134,7 +134,7 @@ def test_repaired_models_come_back_and_a_padded_one_has_the_biases_or_is_refused
     assert torch.equal(checkpoint.load_verified(tmp_path / "in")(ids).logits, live(ids).logits)
     assert model_card.read_record(tmp_path / "in").pruned.biased
     if family not in WITH_BIASES:
-        with pytest.raises(CheckpointError, match=f"a stock {family} model has no bias in .*compensation"):
+        with pytest.raises(CheckpointError, match=f"a stock {family} model has no biases in .*compensation"):
             padded.save_padded(tmp_path / "in", tmp_path / "out")
         assert [file.name for file in tmp_path.iterdir()] == ["in"]
         return
@@ -178,11 +178,11 @@ def test_fused_projections_are_read_like_those_of_their_own(family):
     [
         (
             {"model_type": "llava", "text_config": {"model_type": "llama"}},
-            "type 'llama' beside other parts, which cannot be pruned here: save that language model",
+            "type 'llama' and other parts, a combination that cannot be pruned here: save the language model",
         ),
         (
             {"model_type": "mistral3", "text_config": {"model_type": "mixtral"}},
-            "inside the model is of type 'mixtral': of Mistral 3 only mistral and ministral3 can be pruned",
+            "inside the model is of type 'mixtral', which cannot be pruned here: in a Mistral 3 it must be",
         ),
         ({"model_type": "llama", "num_local_experts": 8}, "is a mixture of experts .num_local_experts is 8"),
     ],
@@ -196,13 +196,13 @@ def test_what_cannot_be_pruned_is_known_by_its_configuration(values, words):
 def test_what_a_wrapper_leaves_out_is_what_its_own_configuration_has(family):
     layout, config = FAMILIES[family], AutoConfig.for_model(family)
     text_config = config.get_text_config()
-    usual = {name: getattr(config if name == "tie_word_embeddings" else text_config, name) for name in layout.usual}
-    assert usual == layout.usual and text_config.model_type in layout.text
+    usual = {name: getattr(config if name == "tie_word_embeddings" else text_config, name) for name in layout.defaults}
+    assert usual == layout.defaults and text_config.model_type in layout.inner_types
     sizes = {"num_hidden_layers": 2, "intermediate_size": 13, "hidden_size": 32, "num_attention_heads": 4}
     assert shape_of({"model_type": family, "text_config": sizes}).neurons == 13
     # the first ones of some have the values of the language model beside those of the whole
     assert shape_of({"model_type": family, **sizes}).hidden == 32
-    assert "calibrated on text" in layout.note and "text alone" in layout.pruned
+    assert "calibrated on text" in layout.note and "text alone" in layout.pruned_units
 
 
 @torch.no_grad()
@@ -227,7 +227,7 @@ def test_parts_beside_the_language_model_stay_and_the_images_they_see_are_seen(t
 def test_the_table_of_the_docs_is_that_of_the_families(project):
     text = (project / "docs" / "models.md").read_text()
     rows = [
-        f"| `{family}` | {layout.label} | {layout.pruned} | {'yes' if layout.gguf else 'no'} |\n"
+        f"| `{family}` | {layout.label} | {layout.pruned_units} | {'yes' if layout.gguf else 'no'} |\n"
         for family, layout in FAMILIES.items()
     ]
     assert "".join(rows) in text
@@ -235,9 +235,7 @@ def test_the_table_of_the_docs_is_that_of_the_families(project):
 
 def test_the_smallest_pruned_model_has_to_fit_the_retention():
     values = tiny_decoder("olmo2", **SIZES).model.config.to_dict()
-    with pytest.raises(
-        SettingsError, match=r"retention 0.5 .* the heads of OLMo 2\. Choose a retention of at least 0.7"
-    ):
+    with pytest.raises(SettingsError, match=r"retention 0.5 .* all heads\. Choose a retention of at least 0.7"):
         require_retention(values, 0.5)
     require_retention(values, 0.9)
     require_retention(values | {"model_type": "llama"}, 0.5)

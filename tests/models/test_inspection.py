@@ -37,9 +37,9 @@ def test_a_dense_and_a_pruned_folder_tell_what_their_models_have(family, tmp_pat
     result = inspection.inspect(str(folder))
     assert result.neurons == (13, 13, 13) and set(result.groups) == {decoder.shape.kv_heads}
     assert result.parameters == sum(parameter.numel() for parameter in decoder.model.parameters())
-    assert result.family == FAMILIES[family].label and result.prunable == FAMILIES[family].pruned
+    assert result.family == FAMILIES[family].label and result.prunable == FAMILIES[family].pruned_units
     assert result.form.startswith("stock model") and result.loads == "without custom code"
-    groups = [3, 1, 2] if FAMILIES[family].heads else [1, 1, 1]
+    groups = [3, 1, 2] if FAMILIES[family].prunes_heads else [1, 1, 1]
     live = save(decoder, tmp_path / "out", masks=masks_of(decoder, groups, [2, 13, 6]))
     result = inspection.inspect(str(tmp_path / "out"))
     assert (result.neurons, result.groups) == ((2, 13, 6), tuple(groups))
@@ -55,7 +55,7 @@ def test_a_folder_that_somebody_cut_without_telling_its_configuration_does_not_l
     changed(folder, {f"model.layers.1.mlp.{name}.weight": cut for name, cut in names.items()})
     result = inspection.inspect(str(folder))
     assert result.neurons == (13, 9, 13)
-    words = "layer 1 has 9 neurons, and its configuration says 13"
+    words = "layer 1 has 9 neurons, but its configuration says 13"
     assert result.form == f"pruned elsewhere, with a configuration that does not match: {words}"
     assert f"does not fit its config.json: {words}. Copy both" in result.prunable and result.loads == f"not: {words}"
     with pytest.raises((RuntimeError, ValueError)):
@@ -91,7 +91,7 @@ def test_a_damaged_folder_of_ours_is_told(tmp_path):
     decoder = small_decoder()
     save(decoder, tmp_path / "out", masks=masks_of(decoder, [3, 1, 2], [2, 13, 6]))
     result = inspection.inspect(str(changed(tmp_path / "out", ffn_widths=[2, 12, 6])))
-    words = "layer 1 has 13 neurons, and its configuration says 12"
+    words = "layer 1 has 13 neurons, but its configuration says 12"
     assert (result.form, result.loads) == (f"damaged: {words}", f"not: {words}")
 
 

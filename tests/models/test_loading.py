@@ -96,11 +96,11 @@ def test_weights_that_are_not_finite_are_refused(folder, name, value, dtype, wor
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"intermediate_size": 12}, r"layer 0 has \d+ neurons, and its configuration says 12"),
-        ({"vocab_size": 65}, r"embed_tokens\.weight has 64 rows, and its configuration says vocab_size 65"),
-        ({"num_hidden_layers": 3}, "its weights have 2 layers, and its configuration says 3"),
-        ({"num_hidden_layers": 1}, "its weights have 2 layers, and its configuration says 1"),
-        ({"num_key_value_heads": 1}, r"layer 0 has 2 key/value groups, and its configuration says 1"),
+        ({"intermediate_size": 12}, r"layer 0 has \d+ neurons, but its configuration says 12"),
+        ({"vocab_size": 65}, r"embed_tokens\.weight has 64 rows, but its configuration says vocab_size 65"),
+        ({"num_hidden_layers": 3}, "its weights have 2 layers, but its configuration says 3"),
+        ({"num_hidden_layers": 1}, "its weights have 2 layers, but its configuration says 1"),
+        ({"num_key_value_heads": 1}, r"layer 0 has 2 key/value groups, but its configuration says 1"),
         ({"attention_bias": True}, "its weights lack .*self_attn.k_proj.bias, and attention_bias is True"),
     ],
 )
@@ -206,7 +206,7 @@ def test_a_tokenizer_that_loses_blanks_is_refused_with_what_comes_back(tmp_path)
     values["pre_tokenizer"] = {"type": "Whitespace"}
     values["decoder"] = {"type": "Fuse"}
     path.write_text(json.dumps(values), encoding="utf-8")
-    with pytest.raises(ModelError, match="loses the blanks between words: 'the cat' comes back as 'thecat'"):
+    with pytest.raises(ModelError, match="loses the spaces between words: 'the cat' is decoded as 'thecat'"):
         load_tokenizer(model)
 
 
@@ -222,5 +222,5 @@ def test_a_label_that_gives_other_tokens_than_tokenizer_json_is_refused(tmp_path
     text = "    def walk(self):\n        return self"
     assert labelled("PreTrainedTokenizerFast")(text)["input_ids"] == bytewise.encode(text).ids
     assert labelled("GPT2TokenizerFast", add_prefix_space=True)("the cat")["input_ids"]
-    with pytest.raises(ModelError, match=r"is read as Qwen2Tokenizer, which gives .* Set tokenizer_class in tok"):
+    with pytest.raises(ModelError, match=r"is read as Qwen2Tokenizer and splits .* Set tokenizer_class in tok"):
         labelled("Qwen2TokenizerFast")

@@ -79,7 +79,7 @@ def test_half_a_model_is_called_so_and_completed_where_there_is_a_network(cache,
         (False, "has not been"),
         (True, r"cannot be reached \(no network: HF_HUB_OFFLINE is set\)"),
     ):
-        with pytest.raises(ModelError, match=f"{words}.*{reason}.*start it again with a network") as caught:
+        with pytest.raises(ModelError, match=f"{words}.*{reason}.*repeat the command with a network") as caught:
             identity.locate(NAME, download=download)
         one_sentence(caught)
     with serving(monkeypatch) as result:

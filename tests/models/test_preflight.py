@@ -106,7 +106,7 @@ REFUSED = {
         renamed(lambda name: name.replace("q_proj", "q_proj.base_layer")),
         "is a PEFT adapter of another model",
     ),
-    "untied by default": (drop_tie, "has no lm_head; set tie_word_embeddings to true in config.json"),
+    "untied by default": (drop_tie, "has no lm_head: set tie_word_embeddings to true in config.json"),
     "untied without head": (config(tie_word_embeddings=False), "true in config.json if the head is tied"),
     "biases denied": (
         extra_tensor(f"{LAYER}self_attn.q_proj.bias", 16),
@@ -131,7 +131,7 @@ REFUSED = {
     ),
     "number type of another spelling": (
         config(dtype="bf16"),
-        "dtype of the model .* is 'bf16', which torch lacks: write bfloat16, float16 or float32",
+        "dtype of the model .* is 'bf16', which torch lacks: use bfloat16, float16 or float32",
     ),
     "experts": (
         config(experts_implementation="grouped_mm"),
@@ -148,7 +148,7 @@ REFUSED = {
     "tokenizer of Gemma": (tokenizer_class("GemmaTokenizer"), 'as GemmaTokenizer, which needs "<unk>'),
     "private attention": (
         config(_attn_implementation="flash_attention_2"),
-        "requires flash_attention_2: call the field attn_implementation",
+        "has the field _attn_implementation with 'flash_attention_2': rename it attn_implementation",
     ),
     "gguf": (
         other_files("model-Q4_K_M.gguf"),
@@ -178,7 +178,7 @@ REFUSED = {
     ),
     "gptq": (
         config(quantization_config={"quant_method": "gptq", "bits": 4}),
-        r"the weights of the model .* are quantized \(gptq\), which is not supported: use the unquantized checkpoint",
+        r"the weights of the model .* are quantized \(gptq\), which is not supported: use the original checkpoint",
     ),
     "compressed-tensors": (config(compression_config={"a": 1}), r"are quantized \(compressed-tensors\)"),
     "mlx": (config(quantization={"bits": 4, "group_size": 64}), r"are quantized \(MLX\)"),

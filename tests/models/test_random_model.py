@@ -146,7 +146,7 @@ REFUSED = {
     "../../x": "'random:../../x' is not a model with random weights",
     "owner/name": "'random:owner/name' is not a model with random weights",
     "gpt9@0.5": "'random:gpt9@0.5' is not a model with random weights",
-    "llama2-7b@0.5": "only `speed` accepts. A study has its own: give random:llama2-7b$",
+    "llama2-7b@0.5": "only `speed` accepts. The retention of a study is a setting of its own: give random:llama2-7b$",
     **{f"llama2-7b#{depth}": "has no valid depth: after # give layers=N, with N from 1 to 512" for depth in NO_DEPTH},
 }
 

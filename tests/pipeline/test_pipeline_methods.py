@@ -178,7 +178,7 @@ def test_aligned_widths_of_every_method_are_multiples(workshop, finished):
 
 def test_equal_widths_of_every_method_that_can_keep_them(workshop, finished):
     _, store, _ = finished
-    methods = ["dense", *(name for name in EVERY[1:] if METHODS[name].levels and name != "recommended")]
+    methods = ["dense", *(name for name in EVERY[1:] if METHODS[name].supports_equal_widths and name != "recommended")]
     study = study_of(workshop, methods=methods, sparsity={"epochs": 1, "batch": 8, "widths": "equal"})
     result = pipeline.run(study, store, silent, until="masks")
     shape = pipeline.opened(study, store).get(stages.shape)

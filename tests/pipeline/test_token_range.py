@@ -21,7 +21,7 @@ from gprune.system.errors import CorpusError, TaskError
 
 SENTENCE = r"the tokenizer has 322 tokens, the model 320: token <\|im_(start|end)\|> of .* has no embedding\. Remove it"
 
-NOTICE = "the tokenizer has 322 tokens and the model 320 embeddings: texts with a token that lacks one are refused"
+NOTICE = "the tokenizer has 322 tokens and the model 320 embeddings: texts with a token that has no"
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ def test_a_metric_and_a_method_are_described_and_a_study_can_name_them(site):
         study = Study("m", "a", "b", metric="size", methods=("flap", "size", "even"))
         assert methods.choices()[-2:] == ("even", "size") and methods.metric_choices()[-1] == "size"
         size = methods.METHODS["size"]
-        assert (size.label, size.decision, size.metric, size.brings) == ("weight size", "flap", "size", "size")
+        assert (size.label, size.decision, size.metric, size.plugin_metric) == ("weight size", "flap", "size", "size")
         assert size.baseline and methods.plugins_of(study.metric, study.methods) == (metric, method)
     shutil.rmtree(site)
     with new_process():
@@ -67,7 +67,7 @@ WRONG = {
     "no such module": (BOTH, {"size": "bring.other:size"}, "No module named 'bring.other'"),
     "no such name": (BOTH, {"size": "bring.metric:other"}, "has no attribute 'other'"),
     "a built-in name": (BOTH, {"flap": "bring.metric:size"}, "a built-in metric or method has this name"),
-    "no name": (BOTH, {"../size": "bring.metric:size"}, "name must be small letters"),
+    "no name": (BOTH, {"../size": "bring.metric:size"}, "name must be lower-case letters"),
 }
 
 
@@ -93,7 +93,7 @@ def test_of_two_packages_with_one_name_one_is_left_out(site):
     brings = catalogue.plugins["metric.size"].distribution
     (other,) = {"bring", "other"} - {brings}
     assert [fault.message for fault in catalogue.faults] == [
-        f"the metric size of {other} is left out: {brings} brings a metric of this name too: uninstall one of them"
+        f"the metric size of {other} is left out: {brings} has a metric of this name too: uninstall one of them"
     ]
 
 

@@ -86,14 +86,14 @@ def test_a_run_opens_without_its_plug_in(orphan):
             from_dict(read(root, name)["study"])
         (run,), unreadable = all_runs(str(root))
         assert unreadable == [] and run.name == name and run.outdated == 0
-        assert run.masked == ["gprune", "even", "size"]
+        assert run.mask_names == ["gprune", "even", "size"]
         assert run.load(stages.scores, "primary").metric == "size"
         # known, and offered to nobody
         assert methods.METHODS["even"].label == "even cut" and methods.METRICS["size"] == "weight size"
         assert "even" not in methods.choices() and "size" not in methods.metric_choices()
         with pytest.raises(SettingsError, match="the metric size of bring 1.0 is not installed here: install bring"):
             plugin_records(run.study)
-        assert "code of bring, which runs in runs only" in obstacle(run.results, "even", "primary")
+        assert "code of the plug-in bring, which only a run executes" in obstacle(run.results, "even", "primary")
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_a_pack_of_it_is_read_where_its_plug_in_never_was(orphan, monkeypatch, t
     with new_process():
         packs.unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
         (run,), unreadable = all_runs(str(tmp_path / "there"))
-        assert unreadable == [] and run.masked == ["gprune", "even", "size"]
+        assert unreadable == [] and run.mask_names == ["gprune", "even", "size"]
 
 
 def test_the_stages_of_a_run_follow_from_its_own_record(orphan):

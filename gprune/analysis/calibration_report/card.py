@@ -8,12 +8,12 @@ from gprune.analysis.formatting import finite_values
 from gprune.analysis.resampling import Law, Resampled
 
 DEFAULT_SHARE = 0.25
-"""default limit of the rank shift by sampling, as a share of the drift between texts"""
+"""default limit of the rank drift by sampling, as a share of the drift between texts"""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Run of a card, and the settings of its masks."""
+    """Run of a card, and the settings of the masks that it compares."""
 
     run: str
     model: str
@@ -33,15 +33,15 @@ class Size:
     available: int | None
     """number of disjoint sequences in the text, or None if unknown or unlimited"""
     characters: int | None
-    """characters of the drawn tokens"""
+    """number of characters of the drawn tokens"""
     distinct: int | None
-    """number of distinct tokens"""
+    """number of distinct drawn tokens"""
     entries: int | None
-    """size of the vocabulary"""
+    """number of entries of the vocabulary"""
     frequent: float
-    """share of the ten most frequent tokens in all tokens"""
+    """share of the ten most frequent tokens in all drawn tokens"""
     halves: float
-    """token distance between two halves of the text, the effect of sampling"""
+    """token distance between two halves of the text, which is the effect of sampling"""
 
     @property
     def tokens(self) -> int:
@@ -50,8 +50,11 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
-    """Comparison of a text with another text of its run; `_sampling` refers to two samples of one text."""
+class TextComparison:
+    """Comparison of a text with another text of its run.
+
+    Fields that end in `_sampling` have the values between two samples of one text, for comparison.
+    """
 
     letter: str
     name: str
@@ -83,9 +86,9 @@ class Against:
     distinct_shared: float
     """share of this text's distinct tokens that occur in the other text; NaN without tokens"""
     runs_shared: float
-    """share of this text's runs of `run` tokens that occur in the other text; NaN without tokens"""
+    """share of this text's sequences of `run` successive tokens that occur in the other text; NaN without tokens"""
     run: int
-    """tokens of a compared run"""
+    """number of successive tokens that are compared"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,51 +98,52 @@ class TextCard:
     letter: str
     """A, B or C"""
     name: str
-    """the text as the study gives it"""
+    """the text as the study names it"""
     label: str
     """name of the text in sentences and figures"""
     described: str
-    """description recorded by the run"""
+    """description of the text that the run recorded; empty if none"""
     origin: Origin
     size: Size
     resampled: Resampled
     """differences between two samples of the text by their size"""
     drift: Law
-    """law of the rank drift between two samples"""
+    """fitted rank drift between two samples by their size"""
     changed: Law
-    """law of the share of different decisions between two samples"""
-    others: tuple[Against, ...]
+    """fitted share of decisions that differ between two samples by their size"""
+    others: tuple[TextComparison, ...]
     """comparisons with the other measured texts of the run"""
     undecided: float
-    """share of neurons with different decisions among all texts of the run, or NaN for one text"""
+    """share of neurons on which the decisions of all measured texts of the run do not agree, or NaN for one text"""
 
     @property
-    def nearest(self) -> Against | None:
-        """Return the other text with the smallest drift beyond sampling."""
+    def nearest(self) -> TextComparison | None:
+        """Return the comparison with the text of the smallest drift beyond sampling; None without other texts."""
         return min(self.others, key=lambda other: other.drift_beyond, default=None)
 
     @property
-    def farthest(self) -> Against | None:
-        """Return the other text with the most different neuron decisions."""
+    def farthest(self) -> TextComparison | None:
+        """Return the comparison with the most different neuron decisions; None without other texts."""
         return max(self.others, key=lambda other: other.changed, default=None)
 
-    def needed(self, share: float, other_text: Against | None = None) -> float:
+    def needed(self, share: float, comparison: TextComparison | None = None) -> float:
         """Return the number of sequences at which resampling shifts ranks by `share` of the drift to another text.
 
-        `other_text` is the nearest one by default. The result is infinite if the texts differ no more than two samples
-        of one text, and NaN without a fitted law.
+        `comparison` is that with the other text, by default the nearest one. The result is infinite if the texts differ
+        no more than two samples of one text, and NaN without a fitted law or another text.
         """
-        other_text = other_text or self.nearest
-        return self.drift.sequences_for(share * other_text.drift_beyond) if other_text else float("nan")
+        comparison = comparison or self.nearest
+        return self.drift.sequences_for(share * comparison.drift_beyond) if comparison else float("nan")
 
-    def recommended(self, share: float, other_text: Against | None = None) -> int | None:
+    def recommended(self, share: float, comparison: TextComparison | None = None) -> int | None:
         """Return the needed sequences, rounded up to two significant digits, at least 1; None if not finite."""
-        sequences = self.needed(share, other_text)
+        sequences = self.needed(share, comparison)
         if not math.isfinite(sequences):
             return None
         count = max(math.ceil(sequences), 1)
         # the estimate is not more accurate than two digits
         step = 10 ** max(len(str(count)) - 2, 0)
+        # rounded up
         return -(-count // step) * step
 
     def to_dict(self, share: float = DEFAULT_SHARE) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Figures of a card: the effect of sampling by the number of sequences, and the overlap of kept neurons.
 
-Plotly figures without fonts and backgrounds, for the page and the file.
+The Plotly figures have no fonts and backgrounds: the page of the app and the file of the card set their own.
 """
 
 import html
@@ -13,52 +13,55 @@ from gprune.analysis.calibration_report.card import TextCard
 from gprune.analysis.formatting import TEXTS, percent
 
 _GREY = "#8C8C8C"
-_POINTS = 60
-_FARTHEST = 16.0
-"""largest extrapolation of the law, as a multiple of the drawn sequences"""
-_ROW = 78
-"""pixels of one row of texts"""
+_CURVE_POINTS = 60
+_MAX_EXTRAPOLATION = 16.0
+"""largest number of sequences on the axis, as a multiple of the drawn sequences"""
+_ROW_PIXELS = 78
+"""height of the row of one text in the overlap figure"""
 
 
 def plot_sampling_drift(card: TextCard, share: float) -> go.Figure:
-    """Plot the rank drift between two samples by size, the fitted law, and `share` of the drift to other texts."""
+    """Plot the rank drift between two samples by their size, with the fitted law.
+
+    Horizontal lines show `share` of the drift to each other text, vertical ones the drawn and recommended sequences.
+    """
     figure, color, count = go.Figure(), TEXTS[card.letter], card.size.sequences
     needed = card.recommended(share)
-    last = max(count, min(needed or count, _FARTHEST * count))
+    last = max(count, min(needed or count, _MAX_EXTRAPOLATION * count))
     _add_measurements(figure, card, color)
     _add_law(figure, card, color, last)
     for other in card.others:
         if (height := share * other.drift_beyond) > 0:
-            _add_level(
+            _add_share_line(
                 figure, height, f"{percent(share)} of the drift to {html.escape(other.label)}", TEXTS[other.letter]
             )
-    drawn = {"color": _GREY, "dash": "dot", "width": 1.5}
-    figure.add_vline(x=count, line=drawn, name=f"{count:,} drawn", showlegend=True)
+    line_style = {"color": _GREY, "dash": "dot", "width": 1.5}
+    figure.add_vline(x=count, line=line_style, name=f"{count:,} drawn", showlegend=True)
     if needed and needed != count and needed <= last:
         name = f"{needed:,} for {percent(share)}"
-        figure.add_vline(x=needed, line=drawn | {"dash": "dashdot"}, name=name, showlegend=True)
+        figure.add_vline(x=needed, line=line_style | {"dash": "dashdot"}, name=name, showlegend=True)
     _set_layout(figure, "sequences per sample (log scale)", "median rank drift (log scale)", 480)
     _set_axes(figure, card, share, last)
     return figure
 
 
 def _add_law(figure: go.Figure, card: TextCard, color: str, last: float) -> None:
-    """Add the fitted law from the smallest measured size to beyond `last`."""
+    """Add the curve of the fitted law from the smallest measured size to slightly beyond `last` sequences."""
     if not card.drift.fitted:
         return
-    sizes = np.geomspace(card.resampled.sequences[0], 1.15 * last, _POINTS)
+    sizes = np.geomspace(card.resampled.sequences[0], 1.15 * last, _CURVE_POINTS)
     figure.add_scatter(
         x=sizes,
         y=[card.drift.at(size) for size in sizes],
         name="expected",
         mode="lines",
         line={"color": color, "width": 1.5, "dash": "dot"},
-        hovertemplate="expected of %{x:,.0f} sequences: %{y:.4f}<extra></extra>",
+        hovertemplate="expected for %{x:,.0f} sequences: %{y:.4f}<extra></extra>",
     )
 
 
 def _set_axes(figure: go.Figure, card: TextCard, share: float, last: float) -> None:
-    """Set logarithmic axes with ranges that include all data."""
+    """Set logarithmic axes with ranges that include all data, with a margin at both ends."""
     samples = card.resampled
     ticks = sorted({round(float(size)) for size in samples.sequences} | {card.size.sequences} | {round(last)})
     figure.update_xaxes(
@@ -68,20 +71,21 @@ def _set_axes(figure: go.Figure, card: TextCard, share: float, last: float) -> N
         range=[math.log10(samples.sequences[0] / 1.15), math.log10(1.25 * last)],
         minor={"ticks": "", "showgrid": False},
     )
-    levels = [share * other.drift_beyond for other in card.others]
-    visible = [value for value in (*samples.drift.ravel(), card.drift.at(last), *levels) if value > 0]
+    heights = [share * other.drift_beyond for other in card.others]
+    # a logarithmic axis cannot show 0
+    visible = [value for value in (*samples.drift.ravel(), card.drift.at(last), *heights) if value > 0]
     if visible:
-        reach = [math.log10(min(visible) / 1.3), math.log10(max(visible) * 1.6)]
-        figure.update_yaxes(type="log", tickformat=".2~r", dtick="D2", range=reach)
+        y_range = [math.log10(min(visible) / 1.3), math.log10(max(visible) * 1.6)]
+        figure.update_yaxes(type="log", tickformat=".2~r", dtick="D2", range=y_range)
 
 
-def _add_level(figure: go.Figure, height: float, label: str, color: str) -> None:
-    """Add a horizontal line at a height above 0, named in the legend."""
+def _add_share_line(figure: go.Figure, height: float, label: str, color: str) -> None:
+    """Add a horizontal line at a height above 0 and its label in the legend."""
     figure.add_hline(y=height, line={"color": color, "dash": "dash", "width": 1.5}, name=label, showlegend=True)
 
 
 def _add_measurements(figure: go.Figure, card: TextCard, color: str) -> None:
-    """Add the mean over all draws of each size, with their range."""
+    """Add a point for each size of the samples: the mean over all draws, with their range as an error bar."""
     samples = card.resampled
     mean = samples.drift.mean(axis=1)
     figure.add_scatter(
@@ -103,15 +107,18 @@ def _add_measurements(figure: go.Figure, card: TextCard, color: str) -> None:
 
 
 def plot_overlap(card: TextCard) -> go.Figure:
-    """Plot the Jaccard index of the neurons that the text and each other one keep, between chance and resampling."""
+    """Plot the Jaccard index of the neurons that are kept with the card's text and with each other text.
+
+    For comparison, each row also has the index expected by chance and for another sample of the same text.
+    """
     figure = go.Figure()
     rows = [html.escape(other.label) for other in card.others]
-    looks = (
+    markers = (
         ("by chance", "jaccard_chance", "line-ns-open", _GREY),
         ("another text", "jaccard", "circle", None),
         ("another sample", "jaccard_sampling", "diamond-open", _GREY),
     )
-    for name, field, symbol, color in looks:
+    for name, field, symbol, color in markers:
         figure.add_scatter(
             x=[getattr(other, field) for other in card.others],
             y=rows,
@@ -128,9 +135,9 @@ def plot_overlap(card: TextCard) -> go.Figure:
             cliponaxis=False,
             hovertemplate="%{y}: %{x:.3f}<extra>" + name + "</extra>",
         )
-    _set_layout(figure, "Jaccard index of the neurons kept", "", 130 + _ROW * len(rows))
+    _set_layout(figure, "Jaccard index of the neurons kept", "", 130 + _ROW_PIXELS * len(rows))
     figure.update_xaxes(range=[0, 1.04], dtick=0.2)
-    # the first row on top, with room for its numbers
+    # the range is reversed to place the first row on top, and is longer there for the numbers above its marks
     return figure.update_yaxes(type="category", range=[len(rows) - 0.5, -0.7], showgrid=False)
 
 

@@ -1,7 +1,7 @@
 """Compute the cards of a run's calibration texts from stored statistics, without running the model.
 
-Masks use the scores of one text and one ratio in every layer, so that they depend only on the text. FLAP replaces a
-metric that cannot score subsets of a text.
+Masks use the scores of one text and one ratio in every layer, so that only the text makes them differ. If the metric of
+the study cannot score subsets of a text, FLAP is used instead.
 """
 
 from dataclasses import dataclass, replace
@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gprune.analysis import calibration as texts_apart
-from gprune.analysis import decisions, resampling
-from gprune.analysis.calibration_report.card import Against, Origin, Size, TextCard
+from gprune.analysis import calibration, decisions, resampling
+from gprune.analysis.calibration_report.card import Origin, Size, TextCard, TextComparison
 from gprune.analysis.resampling import Law, Resampled
 from gprune.data.texts import corpus_relation, is_sampled
 from gprune.models import vocabulary
@@ -32,8 +31,8 @@ _VOCABULARY = 32_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Measured:
-    """Scores and masks of one text, and the effect of sampling on them."""
+class _MeasuredText:
+    """Ranks and masks of one text, and the effect of sampling on them."""
 
     role: str
     sequences: int
@@ -48,25 +47,26 @@ class _Measured:
 
     @property
     def letter(self) -> str:
-        return texts_apart.ROLES[self.role]
+        return calibration.ROLES[self.role]
 
 
 def texts_of(study: Study) -> dict[str, str]:
     """Return the calibration texts A, B and C of a study by role."""
-    return {role: text for role, text in roles(study).items() if role in texts_apart.ROLES}
+    return {role: text for role, text in roles(study).items() if role in calibration.ROLES}
 
 
 def measurable(results: Results) -> list[str]:
-    """Return the roles of the texts whose results are available for a card."""
+    """Return the roles of the texts whose stored results are sufficient for a card."""
     if not (results.has(stages.norms) and results.has(stages.shape)):
         return []
     return [role for role in texts_of(results.graph.study) if results.has(stages.statistics, role)]
 
 
 def measure(results: Results, run: str = "", described: dict[str, str] | None = None) -> dict[str, TextCard]:
-    """Return the cards of all measured texts of a run by letter; `described` has the recorded descriptions by role.
+    """Return the cards of all measured texts of a run by letter.
 
-    Raises StoreError if no text is measured yet or a result is damaged.
+    `run` is the name of the run. `described` has the descriptions of texts that the run recorded, by role. Raises
+    StoreError if no text is measured yet or a result is damaged.
     """
     texts = [_measure_text(results, role) for role in measurable(results)]
     if not texts:
@@ -75,39 +75,41 @@ def measure(results: Results, run: str = "", described: dict[str, str] | None = 
         )
     study = results.graph.study
     entries = vocabulary.vocabulary_size(study.model)
-    origin = Origin(run, study.model, scored_by(study), study.retention)
+    origin = Origin(run, study.model, subset_metric(study), study.retention)
     return {text.letter: _build_card(study, origin, text, texts, entries, described or {}) for text in texts}
 
 
-def scored_by(study: Study) -> str:
-    """Return the metric for subsets of a text: the study's, or FLAP if that cannot score subsets."""
+def subset_metric(study: Study) -> str:
+    """Return the metric that scores subsets of a text: the study's metric, or FLAP if that cannot score subsets."""
     return study.metric if study.metric in scoring.METRICS else "flap"
 
 
-def _measure_text(results: Results, role: str) -> _Measured:
+def _measure_text(results: Results, role: str) -> _MeasuredText:
+    """Compute ranks, masks and the effect of sampling of one text from its stored statistics."""
     study, shape, norms = results.graph.study, results.get(stages.shape), results.get(stages.norms)
-    statistics, metric = results.get(stages.statistics, role), scored_by(study)
-    # the released recursion is not defined on a subset of a text, so the plain variance is used
+    statistics, metric = results.get(stages.statistics, role), subset_metric(study)
+    # FLAP's released recursion is not defined on a subset of a text, so the plain variance is used
     plain = replace(study.calibration, flap_variant="paper")
 
-    def scored(shards: range | None = None) -> UnitScores:
+    def score_shards(shards: range | None = None) -> UnitScores:
         shard_list = None if shards is None else list(shards)
         return scoring.score(metric, statistics, norms, shape, plain, shard_list)
 
-    all_scores = scored()
-    masks_of = [
+    # the whole text, and its even and odd shards
+    all_scores = score_shards()
+    masks, even_masks, odd_masks = (
         uniform.allocate(scores, shape, study.retention)
-        for scores in (all_scores, *(scored(range(start, statistics.shards, 2)) for start in (0, 1)))
-    ]
-    make = neuron_scorer(metric, statistics, norms)
-    samples = resampling.resampling_drift(make, statistics.shard_samples, masks_of[0].ffn.sum(axis=1))
-    return _Measured(
+        for scores in (all_scores, *(score_shards(range(start, statistics.shards, 2)) for start in (0, 1)))
+    )
+    scorer = neuron_scorer(metric, statistics, norms)
+    samples = resampling.resampling_drift(scorer, statistics.shard_samples, masks.ffn.sum(axis=1))
+    return _MeasuredText(
         role=role,
         sequences=int(statistics.shard_samples.sum()),
         tokens=results.get(stages.tokens, role) if results.has(stages.tokens, role) else None,
         ranked=ranks(all_scores.ffn),
-        masks=masks_of[0],
-        halves=(masks_of[1], masks_of[2]),
+        masks=masks,
+        halves=(even_masks, odd_masks),
         resampled=samples,
         drift=resampling.fit_drift_law(samples.sequences, samples.drift),
         changed=resampling.fit_drift_law(samples.sequences, samples.changed),
@@ -117,11 +119,12 @@ def _measure_text(results: Results, role: str) -> _Measured:
 def _build_card(
     study: Study,
     origin: Origin,
-    card_text: _Measured,
-    texts: list[_Measured],
+    card_text: _MeasuredText,
+    texts: list[_MeasuredText],
     entries: int | None,
     described: dict[str, str],
 ) -> TextCard:
+    """Build the card of `card_text`; `texts` are all measured texts of the run, including this one."""
     other_texts = [other_text for other_text in texts if other_text is not card_text]
     masks = np.stack([text.masks.ffn for text in texts])
     return TextCard(
@@ -139,39 +142,42 @@ def _build_card(
     )
 
 
-def _label_text(study: Study, text: _Measured) -> str:
+def _label_text(study: Study, text: _MeasuredText) -> str:
+    # without the options of a text that the model writes (`self:#seed=1`)
     return study.text_name(getattr(study, text.role)).partition("#")[0] or text.letter
 
 
-def _measure_size(study: Study, text: _Measured, entries: int | None) -> Size:
+def _measure_size(study: Study, text: _MeasuredText, entries: int | None) -> Size:
     if text.tokens is None:
         unknown = dict.fromkeys(("available", "characters", "distinct"))
         length = study.calibration.length
         return Size(text.sequences, length, **unknown, entries=entries, frequent=np.nan, halves=np.nan)
     ids = text.tokens.ids
+    # one more than the largest token id
     size = 1 + int(ids.max())
-    token_counts = texts_apart.token_counts(ids, size)
-    frequent = np.sort(token_counts)[-texts_apart.MOST_FREQUENT :].sum() / token_counts.sum()
+    token_counts = calibration.token_counts(ids, size)
+    frequent = np.sort(token_counts)[-calibration.MOST_FREQUENT :].sum() / token_counts.sum()
     return Size(
         sequences=text.sequences,
         length=ids.shape[1],
-        # a text written by the model is unlimited
+        # the model can write any number of sequences
         available=None if is_sampled(getattr(study, text.role)) else text.tokens.available,
         characters=vocabulary.count_characters(study.model, ids),
         distinct=int((token_counts > 0).sum()),
         entries=entries,
         frequent=float(frequent),
-        halves=texts_apart.half_distance(ids, size),
+        halves=calibration.half_distance(ids, size),
     )
 
 
-def _compare_texts(study: Study, text: _Measured, other_text: _Measured, entries: int | None) -> Against:
+def _compare_texts(study: Study, text: _MeasuredText, other_text: _MeasuredText, entries: int | None) -> TextComparison:
+    """Compare a text with another text of the run; `entries` is the size of the vocabulary, if known."""
     noises = [side.drift.at(side.sequences) for side in (text, other_text)]
     drift = resampling.rank_drift(text.ranked, other_text.ranked)
     changed_sampling = float(np.mean([side.changed.at(side.sequences) for side in (text, other_text)]))
     overlap = decisions.count_shared(text.masks, other_text.masks, decisions.NEURONS)
     share = float(text.masks.ffn.mean())
-    return Against(
+    return TextComparison(
         letter=other_text.letter,
         name=getattr(study, other_text.role),
         label=_label_text(study, other_text),
@@ -191,16 +197,16 @@ def _compare_texts(study: Study, text: _Measured, other_text: _Measured, entries
 
 
 def _compare_tokens(first: Tokens | None, second: Tokens | None, entries: int | None) -> dict[str, Any]:
-    """Return the token distance and overlap of two texts, or NaN if tokens are not available."""
+    """Return the fields of `TextComparison` that compare tokens; NaN if tokens are not available."""
     run = corpus_relation.run_length(entries or _VOCABULARY)
     if first is None or second is None:
         unknown = dict.fromkeys(("token_distance", "distinct_shared", "runs_shared"), float("nan"))
         return {**unknown, "run": run}
     size = 1 + max(int(first.ids.max()), int(second.ids.max()))
-    first_counts, second_counts = (texts_apart.token_counts(tokens.ids, size) for tokens in (first, second))
+    first_counts, second_counts = (calibration.token_counts(tokens.ids, size) for tokens in (first, second))
     run = min(run, first.ids.shape[1], second.ids.shape[1])
     return {
-        "token_distance": texts_apart.token_distance(first_counts, second_counts),
+        "token_distance": calibration.token_distance(first_counts, second_counts),
         "distinct_shared": float(((first_counts > 0) & (second_counts > 0)).sum() / (first_counts > 0).sum()),
         "runs_shared": corpus_relation.shared_share(first.ids, second.ids, run),
         "run": run,
@@ -211,7 +217,7 @@ def letter_of(study: Study, text: str) -> str:
     """Return the letter of a text from its letter, role or name. Raises SettingsError if there is no such text."""
     texts = texts_of(study)
     for role, name in texts.items():
-        if text in (texts_apart.ROLES[role], texts_apart.ROLES[role].lower(), role, name):
-            return texts_apart.ROLES[role]
-    choices = ", ".join(f"{texts_apart.ROLES[role]} ({name})" for role, name in texts.items())
+        if text in (calibration.ROLES[role], calibration.ROLES[role].lower(), role, name):
+            return calibration.ROLES[role]
+    choices = ", ".join(f"{calibration.ROLES[role]} ({name})" for role, name in texts.items())
     raise SettingsError(f"the run has no calibration text {quote(text)}: choose one of {choices}")

@@ -3,14 +3,15 @@
 import math
 from dataclasses import dataclass
 
-from gprune.analysis.calibration_report.card import DEFAULT_SHARE, Against, TextCard
+from gprune.analysis.calibration_report.card import DEFAULT_SHARE, TextCard, TextComparison
 from gprune.analysis.formatting import percent
 from gprune.study.methods import METRICS
 
 HARDLY, PARTLY = 1.25, 2.0
-"""ratio of changed decisions to those by sampling up to which the answer is "hardly" and "in part\""""
-_MANY_RUNS = 0.01
-_FAR = 4.0
+"""largest ratios of decisions changed by the text to those changed by sampling for "hardly" and for "in part\""""
+_MAX_OVERLAP = 0.01
+"""largest verbatim overlap with another text up to which a text is distinct"""
+_EXTRAPOLATION_FACTOR = 4.0
 """multiple of the drawn sequences above which a recommendation is marked as extrapolated"""
 
 
@@ -25,7 +26,10 @@ class Verdict:
 
 
 def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
-    """Return the answers of a card; `share` is the limit of the shift by sampling, as a share of the drift."""
+    """Return the questions of a card and their answers.
+
+    `share` is the limit of the rank drift by sampling, as a share of the drift to the nearest text.
+    """
     return [
         Verdict(f"Is {card.label} large enough?", *_answer_size(card, share)),
         Verdict(f"Does the choice of {card.label} change the model?", _answer_decisions(card), None),
@@ -34,6 +38,7 @@ def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
 
 
 def _answer_size(card: TextCard, share: float) -> tuple[str, bool | None]:
+    """Answer whether the text is large enough; the second value is `Verdict.good`."""
     count, nearest = card.size.sequences, card.nearest
     if not card.drift.fitted:
         return "Unknown: the differences between samples follow no scaling law at the measured sizes.", None
@@ -44,18 +49,20 @@ def _answer_size(card: TextCard, share: float) -> tuple[str, bool | None]:
     recommended = card.recommended(share)
     if recommended is None:
         return f"No. {numbers}, as much as {nearest.label} does ({nearest.drift:.3f}).", False
-    part = f"{percent(shift / nearest.drift_beyond)} of the drift to {nearest.label} ({nearest.drift_beyond:.3f}"
-    enough, far = recommended <= count, " (extrapolated)" if recommended > _FAR * count else ""
+    drift = f"{nearest.drift_beyond:.3f} beyond sampling"
+    part = f"{percent(shift / nearest.drift_beyond)} of the drift to {nearest.label} ({drift})"
+    enough, note = recommended <= count, " (extrapolated)" if recommended > _EXTRAPOLATION_FACTOR * count else ""
     available = "" if card.size.available is None else f"; the text has {card.size.available:,}"
-    goal = f"{recommended:,} sequences{far} keep it at {percent(share)}{available}"
-    return f"{'Yes' if enough else 'No'}. {numbers}, {part} beyond sampling). {goal}.", enough
+    goal = f"{recommended:,} sequences{note} keep it at {percent(share)}{available}"
+    return f"{'Yes' if enough else 'No'}. {numbers}, {part}. {goal}.", enough
 
 
 def _answer_decisions(card: TextCard) -> str:
+    """Answer whether the choice of the text changes the model, by the text that changes the most decisions."""
     far = card.farthest
     if far is None:
         return "The run has no other text to compare it with."
-    # name the metric, because shares of different methods are not comparable
+    # the metric is named, because shares of different metrics are not comparable
     metric = METRICS.get(card.origin.metric, card.origin.metric)
     sampling = (
         f"; another sample changes {percent(far.changed_sampling, 1)}" if math.isfinite(far.changed_sampling) else ""
@@ -69,7 +76,8 @@ def _answer_decisions(card: TextCard) -> str:
     )
 
 
-def _describe_extent(far: Against) -> str:
+def _describe_extent(far: TextComparison) -> str:
+    """Return the short answer: does the choice of the text change the model?"""
     if not math.isfinite(far.changed_sampling):
         return "Unknown: the effect of sampling is not measured"
     if far.changed <= HARDLY * far.changed_sampling:
@@ -78,16 +86,17 @@ def _describe_extent(far: Against) -> str:
 
 
 def _answer_overlap(card: TextCard) -> tuple[str, bool | None]:
+    """Answer whether the text is distinct from the other texts; the second value is `Verdict.good`."""
     comparable = [other for other in card.others if math.isfinite(other.runs_shared)]
     if not comparable:
         return "Unknown: there are no tokens to compare.", None
     closest = max(comparable, key=lambda other: other.runs_shared)
-    near = min(comparable, key=lambda other: other.token_distance)
+    nearest = min(comparable, key=lambda other: other.token_distance)
     halves = f" (between two halves: {card.size.halves:.2f})" if math.isfinite(card.size.halves) else ""
     shared = f"{percent(closest.runs_shared, 2)} verbatim overlap with {closest.label} (runs of {closest.run} tokens)"
-    distinct = closest.runs_shared <= _MANY_RUNS
+    distinct = closest.runs_shared <= _MAX_OVERLAP
     return (
-        f"{'Yes' if distinct else 'No'}: {shared}. Its token frequencies differ from {near.label}’s by "
-        f"{near.token_distance:.2f}{halves}.",
+        f"{'Yes' if distinct else 'No'}: {shared}. Its token frequencies differ from {nearest.label}’s by "
+        f"{nearest.token_distance:.2f}{halves}.",
         distinct,
     )

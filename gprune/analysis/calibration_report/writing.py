@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from gprune.analysis.calibration_report import figures
-from gprune.analysis.calibration_report.card import DEFAULT_SHARE, Against, TextCard
+from gprune.analysis.calibration_report.card import DEFAULT_SHARE, TextCard, TextComparison
 from gprune.analysis.calibration_report.verdict import verdicts
 from gprune.analysis.formatting import percent
 from gprune.analysis.table import Table
@@ -23,15 +23,15 @@ from gprune.system.files import write_bytes
 from gprune.system.installation import __version__
 
 
-def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
+def comparison_table(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
     """Return the comparisons with the other texts as a table of formatted values: one row per measure.
 
-    `share` is the limit of the shift by sampling for the recommended number of sequences.
+    `share` is the limit of the rank drift by sampling, from which the number of sequences in the last row follows.
     """
     run = card.others[0].run if card.others else 0
-    rows: list[tuple[str, Callable[[Against], str]]] = [
+    rows: list[tuple[str, Callable[[TextComparison], str]]] = [
         ("Median rank drift", lambda other: _format_decimal(other.drift)),
-        ("– of two samples of one text, mean", lambda other: _format_decimal(other.drift_sampling)),
+        ("– of two samples of one text, mean of both texts", lambda other: _format_decimal(other.drift_sampling)),
         ("Neurons decided differently", lambda other: _format_percent(other.changed)),
         ("– by two samples of one text", lambda other: _format_percent(other.changed_sampling)),
         ("Key/value groups decided differently", lambda other: _format_percent(other.groups_changed)),
@@ -78,7 +78,10 @@ def size(card: TextCard) -> list[tuple[str, str]]:
 
 
 def resampling_table(card: TextCard) -> pd.DataFrame:
-    """Return a table of the differences between two samples with one row per measure and size, over all draws."""
+    """Return a table of the differences between two samples, with one row per measure and size.
+
+    The columns mean, lowest and highest are over all draws of a size.
+    """
     rows = [
         (measure, int(count), draws.mean(), draws.min(), draws.max())
         for measure, samples in (("drift", card.resampled.drift), ("changed", card.resampled.changed))
@@ -87,13 +90,13 @@ def resampling_table(card: TextCard) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["measure", "sequences", "mean", "lowest", "highest"])
 
 
-FORMS = (".html", ".json")
+SUFFIXES = (".html", ".json")
 HOW = (
-    "Disjoint samples of the text are compared at growing sizes, from one pass of the model over the text. The "
+    "Disjoint samples of the text are compared at increasing sizes, from one pass of the model over the text. The "
     "dotted line is the fit d² = a / (n + b). The scores of one text alone decide each neuron, with the same ratio "
-    "in every layer. Expected values for two samples of one text refer to this size."
+    "in every layer. Expected values for two samples of one text are for samples of this size."
 )
-_INK = "#767676"
+_FONT_COLOR = "#767676"
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -110,12 +113,12 @@ def save(card: TextCard, path: Path, share: float = DEFAULT_SHARE) -> None:
 
     Raises SettingsError for another ending, StoreError if the file cannot be written.
     """
-    form = path.suffix.lower()
-    if form not in FORMS:
-        raise SettingsError(f"the file name must end in one of {', '.join(FORMS)} (got {path.name!r})")
-    content = {".html": page, ".json": as_json}[form](card, share)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise SettingsError(f"the file name must end in one of {', '.join(SUFFIXES)} (got {path.name!r})")
+    content = {".html": page, ".json": as_json}[suffix](card, share)
     try:
-        # a name may contain half a surrogate pair, which cannot be encoded
+        # a file name may contain a lone surrogate, which UTF-8 cannot encode
         write_bytes(path, content.encode("utf-8", "replace"))
     except OSError as error:
         raise StoreError(
@@ -146,7 +149,7 @@ def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
         _figure_html(figures.plot_sampling_drift(card, share)),
     ]
     if card.others:
-        comparison = against(card, share)
+        comparison = comparison_table(card, share)
         sections += [
             "<h2>The other texts of the run</h2>",
             _figure_html(figures.plot_overlap(card)),
@@ -173,7 +176,7 @@ def _describe_origin(card: TextCard) -> str:
 
 def _figure_html(figure: go.Figure) -> str:
     """Return the HTML of a figure that is readable on light and dark backgrounds."""
-    figure.update_layout(font={"color": _INK, "family": "system-ui, sans-serif"}, template="none")
+    figure.update_layout(font={"color": _FONT_COLOR, "family": "system-ui, sans-serif"}, template="none")
     figure.update_xaxes(gridcolor="#8884", linecolor="#8888")
     figure.update_yaxes(gridcolor="#8884", linecolor="#8888")
     options = {"displaylogo": False, "responsive": True}

@@ -1,6 +1,6 @@
-"""The app's figures by name, for pages, slides, reports and the Python API; nothing here imports Streamlit.
+"""The app's figures by name, for pages, slides, reports and the Python API; no module here imports Streamlit.
 
-Each place of the app has a module here. A page imports its own; only `load_figures` imports all of them.
+Each page with figures has a module here and imports only that module. `load_figures` imports all modules.
 """
 
 from gprune.app.ui.panel import KNOWN, PanelFunction

@@ -13,7 +13,7 @@ from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
 from gprune.analysis.calibration_report import TextCard, figures, writing
-from gprune.analysis.calibration_report.measuring import scored_by, texts_of
+from gprune.analysis.calibration_report.measuring import subset_metric, texts_of
 from gprune.analysis.formatting import percent
 from gprune.app.ui import marks
 from gprune.app.ui.chart_style import label, style
@@ -41,7 +41,7 @@ _HOW = {
     TOKENS: "Jensen-Shannon distance (root of the divergence in bits) of the token frequencies. Small samples of one "
     "text differ by chance.",
 }
-_ROLES = {letter: role for role, letter in analysis.ROLES.items()}
+_ROLE_BY_LETTER = {letter: role for role, letter in analysis.ROLES.items()}
 _CELL_PIXELS = 78
 
 
@@ -50,6 +50,7 @@ def texts(run: Run, *, measure: str = RANKS) -> Panel:
     """Distance between the calibration texts, by a measure."""
     require_choice("measure", measure, tuple(MEASURES))
     table = measure_pairs(run, measure)
+    # drifts are far below 1, so their colour scale ends at the largest
     highest = float(np.nanmax(table.to_numpy())) if measure == DRIFT else 1.0
     finding = f"{MEASURES[measure]}: {analysis.finding(table)}"
     return Panel(
@@ -64,7 +65,10 @@ def texts(run: Run, *, measure: str = RANKS) -> Panel:
 
 @panel("text_noise", "cd_card_noise", "Effect of sampling on ranks", reads={"text": "cd_view", "share": "cd_share"})
 def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.DEFAULT_SHARE) -> Panel:
-    """Effect of sampling alone on the ranks of a text, compared with its drift to the other texts."""
+    """Effect of sampling alone on the ranks of a text, compared with its drift to the other texts.
+
+    `share` is the sampling drift that is allowed, as a share of the drift to the nearest other text.
+    """
     card = text_card(run, text)
     scores = f"Scores: {label(card.origin.metric)}."
     if card.origin.metric != run.study.metric:
@@ -83,7 +87,7 @@ def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.D
 
 @panel("text_overlap", "cd_card_overlap", "Does another text keep the same neurons?", reads={"text": "cd_view"})
 def text_overlap(run: Run, *, text: str = "A") -> Panel:
-    """Share of the neurons kept by a text that another text, or another sample of it, keeps as well."""
+    """Overlap of the neurons kept by the scores of a text with those kept by another text or another sample."""
     card = text_card(run, text)
     title = ""
     if card.others:
@@ -94,22 +98,23 @@ def text_overlap(run: Run, *, text: str = "A") -> Panel:
         figures.plot_overlap(card),
         "The scale runs from chance overlap to the overlap with another sample of the same text.",
         title=title,
-        how=f"{writing.HOW} The Jaccard index is the share of neurons that both keep among those that either keeps. "
-        f"{percent(card.origin.retention)} of the weights are kept.",
+        how=f"{writing.HOW} The Jaccard index is the number of neurons that both keep, divided by the number that "
+        f"either keeps. {percent(card.origin.retention)} of the weights are kept.",
     )
 
 
 def text_card(run: Run, letter: str) -> TextCard:
     """Return the card of a text.
 
-    Raises SettingsError if the run has no such text, MissingResultError if its statistics are not there.
+    Raises SettingsError if the run has no such text, MissingResultError if its statistics are not computed yet.
     """
     require_choice("text", letter, tuple(analysis.ROLES[role] for role in texts_of(run.study)))
     roles = calibration_report.measurable(run.results)
-    run.require(_ROLES[letter] in roles, stages.statistics, _ROLES[letter])
+    run.require(_ROLE_BY_LETTER[letter] in roles, stages.statistics, _ROLE_BY_LETTER[letter])
     keys = tuple(
         run.key(stage, role) for role in roles for stage in (stages.statistics, stages.tokens) if run.has(stage, role)
     )
+    # everything that the cards depend on
     inputs = (run.root, run.name, run.study.metric, f"{run.study.retention}", *roles, run.key(stages.norms), *keys)
     return _measure_cards(RunResults(inputs, run))[letter]
 
@@ -121,23 +126,24 @@ def _measure_cards(inputs: RunResults) -> dict[str, TextCard]:
 
 
 def measure_pairs(run: Run, measure: str) -> pd.DataFrame:
-    """Return a measure of every pair of texts and of the halves of each text; NaN where the run lacks it."""
+    """Return a measure of every pair of texts and of the halves of each text; NaN if the run cannot measure it."""
     measures: dict[str, Callable[[], pd.DataFrame]] = {
-        RANKS: lambda: _compare_ranks(run, 0),
+        RANKS: lambda: _compare_ranks(run, RANKS),
         TOKENS: lambda: analysis.distances(run.require(load_tokens(run), stages.tokens)),
-        DRIFT: lambda: _compare_ranks(run, 1),
+        DRIFT: lambda: _compare_ranks(run, DRIFT),
     }
     return measures[measure]()
 
 
 def load_tokens(run: Run) -> dict[str, records.Tokens]:
-    """Return the calibration sets of the run by letter."""
+    """Return the drawn tokens of each calibration text of the run, by letter."""
     roles = [role for role in texts_of(run.study) if run.has(stages.tokens, role)]
     return {analysis.ROLES[role]: run.load(stages.tokens, role) for role in roles}
 
 
-def _compare_ranks(run: Run, index: int) -> pd.DataFrame:
-    """Return rank correlation (index 0) or rank drift (index 1) of every pair of texts and of the halves of each."""
+def _compare_ranks(run: Run, measure: str) -> pd.DataFrame:
+    """Return the rank correlation (RANKS) or rank drift (DRIFT) of every pair of texts and of the halves of each."""
+    # (correlation, drift) of each pair of letters
     levels: dict[tuple[str, str], tuple[float, float]] = {}
     for first, second in combinations(texts_of(run.study), 2):
         letters = analysis.ROLES[first], analysis.ROLES[second]
@@ -148,35 +154,38 @@ def _compare_ranks(run: Run, index: int) -> pd.DataFrame:
             levels[letters] = _levels_between(run.root, keys[0], keys[1])
     run.require(levels, stages.drift)
     for letter in {letter for pair in levels for letter in pair}:
-        role = _ROLES[letter]
+        role = _ROLE_BY_LETTER[letter]
         if (letter, letter) not in levels and run.has(stages.statistics, role) and run.has(stages.norms):
             keys = [run.key(stages.statistics, role), run.key(stages.norms)]
-            levels[letter, letter] = _levels_within(run.root, scored_by(run.study), keys[0], keys[1])
-    return analysis.square({pair: values[index] for pair, values in levels.items()})
+            levels[letter, letter] = _levels_within(run.root, subset_metric(run.study), keys[0], keys[1])
+    return analysis.square({pair: drift if measure == DRIFT else rho for pair, (rho, drift) in levels.items()})
 
 
 @lru_cache(256)
 def _recorded_levels(root: str, key: str, first: str, second: str) -> dict[tuple[str, str], tuple[float, float]]:
-    return analysis.recorded_levels(first, second, record(root, "drift", key, "RankDrift"))
+    """Return (correlation, drift) between two texts and between the halves of each, by pair of letters."""
+    return analysis.recorded_rank_shifts(first, second, record(root, "drift", key, "RankDrift"))
 
 
 @lru_cache(256)
 def _levels_between(root: str, first: str, second: str) -> tuple[float, float]:
+    """Return (correlation, drift) between two texts, from the keys of their scores."""
     scores = [record(root, "scores", key, "UnitScores").ffn for key in (first, second)]
-    return analysis.rank_levels(*scores)
+    return analysis.correlation_and_drift(*scores)
 
 
 @lru_cache(256)
 def _levels_within(root: str, metric: str, statistics: str, norms: str) -> tuple[float, float]:
-    score, sizes = part_scorer(root, metric, statistics, norms)
-    return analysis.rank_levels(score(range(0, len(sizes), 2)), score(range(1, len(sizes), 2)))
+    """Return (correlation, drift) between the even and the odd shards of one text."""
+    score, shard_sizes = part_scorer(root, metric, statistics, norms)
+    return analysis.correlation_and_drift(score(range(0, len(shard_sizes), 2)), score(range(1, len(shard_sizes), 2)))
 
 
 def part_scorer(root: str, metric: str, statistics: str, norms: str) -> tuple[analysis.Score, Array]:
     """Return a function that scores chosen shards of a text, and the number of sequences of each shard.
 
-    The statistics are not cached like other records: they are read once for a result that is cached, and have
-    hundreds of megabytes for a model of 7B parameters.
+    Unlike other records, the statistics are not kept in memory: they take hundreds of megabytes for a 7B model, and
+    the results that need them are cached.
     """
     store = Store(Path(root))
     moments = store.get("statistics", statistics, records.ActivationStatistics)
@@ -185,9 +194,10 @@ def part_scorer(root: str, metric: str, statistics: str, norms: str) -> tuple[an
 
 
 def plot_pairs(table: pd.DataFrame, names: Mapping[str, str], highest: float) -> go.Figure:
-    """Plot a square of texts by texts with its numbers: values by letter, NaN if not known.
+    """Plot a measure of every pair of texts as a heat map with numbers.
 
-    `names` are escaped for figures; `highest` has the brightest colour.
+    Rows and columns of `table` are the letters of the texts; unknown values are NaN. `names` are the names of the
+    texts by letter, escaped for figures. `highest` is the value with the brightest colour.
     """
     values = table.to_numpy(dtype=np.float64)
     titles = [names[letter] for letter in table.index]

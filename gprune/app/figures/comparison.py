@@ -1,4 +1,8 @@
-"""Figures of Compare: perplexities, paired changes, the Pareto chart, tried candidates and recovery."""
+"""Figures of Compare: perplexities, paired changes, the Pareto chart, tried candidates and recovery.
+
+A *line* is one row of the comparison: a method of a run, or of several runs that differ only in their seed. It is named
+by its run and method.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,27 +58,27 @@ from gprune.system.errors import MethodError, SettingsError, StoreError
 from gprune.system.safe_parsing import quote
 
 LINES: dict[str, Any] = {"runs": (), "methods": (), "together": True, "pinned": ""}
-"""options that choose the compared lines; by default every method of the run"""
+"""options that select the compared lines, with their defaults: every method of the run"""
 ROW_PIXELS = 34
 RUN_COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#A05A3B")
-"""colours of runs where several are compared; the symbol then names the method"""
+"""colours of the runs if several are compared; the symbol then stands for the method"""
 MOST_RUNS = 40
-"""runs that are compared by default, the newest"""
+"""maximum number of runs that are compared by default; the newest are chosen"""
 LIMIT = 1.5
-"""default limit, times the dense perplexity"""
-_ON, _OFF = 13, 8
-"""sizes of marks on the front and off it"""
+"""default limit on the perplexity, as a multiple of the dense model's"""
+_FRONT_SIZE, _DOMINATED_SIZE = 13, 8
+"""sizes in pixels of marks on the Pareto front and of the other marks"""
 _MOST_NAMES = 4
-"""names that fit beside the marks of the front"""
+"""maximum number of models on the front whose names are written next to their marks"""
 _NEAR_LIMIT = 0.75
 """share of the limit from which a name is written below its mark, so that it does not cover the line of the limit"""
 _EXPENSIVE = 0.9
 """share of the dense model's cost above which a name is written to the left of its mark"""
-_MARK = (0.02, 0.045)
+_MARK_SIZE = (0.02, 0.045)
 """width and height of a mark, in shares of the axes"""
 _COST_HOW = {
     "parameters": "parameters include the embeddings.",
-    "time": "the time per token is measured while decoding, on the machine that the run names. Models without a time "
+    "time": "the time per token is measured while decoding, on the machine of the run. Models without a measured time "
     "are left out.",
 }
 
@@ -87,12 +91,13 @@ class Comparison:
     rows: list[Row]
     """every method of every run"""
     results: list[MethodResult]
-    """the rows, with seeds together and a baseline that several runs share only once"""
+    """the lines: seeds are joined, and a baseline with equal results in several runs appears once"""
     shared: frozenset[tuple[str, str]]
-    """lines that are left out because an earlier run has the same model"""
+    """names of the lines that are left out because an earlier run has the same model"""
     names: dict[tuple[str, str], str]
-    """label of each line"""
+    """label of each line, by its name"""
     baseline: MethodResult
+    """line that the others are compared with"""
     options: Mapping[str, Any]
     """settings that differ from their defaults, as options of the figures"""
     statuses: Mapping[str, Mapping[str, HoldoutStatus]]
@@ -100,9 +105,9 @@ class Comparison:
 
     @property
     def expected(self) -> Expected:
-        """Runs and methods that each text must have before anything is claimed."""
+        """Names of the lines that must be measured on each text before a claim is made, by text."""
         by_text = story.expected_results(self.runs, self.options["methods"])
-        return {text: [name for name in names if name not in self.shared] for text, names in by_text.items()}
+        return {text: [line for line in lines if line not in self.shared] for text, lines in by_text.items()}
 
     @property
     def missing(self) -> list[str]:
@@ -111,34 +116,34 @@ class Comparison:
         return list(dict.fromkeys(m for text in expected for m in missing_methods(self.results, text, expected)))
 
     def ranking(self, text: str) -> dict[tuple[str, str], int]:
-        """Return the ranks of the pruned models on a text."""
+        """Return the ranks of the pruned models on a text, by the name of the line."""
         return rank_lines(self.results, (text,), self.expected)
 
     def sorted_on(self, text: str) -> list[MethodResult]:
-        """Return the lines by their perplexity on a text, those without one last."""
+        """Return the lines sorted by perplexity on a text; lines without one come last."""
         return sorted(self.results, key=lambda result: (not np.isfinite(result.mean(text)), result.mean(text)))
 
     @property
     def texts(self) -> list[str]:
         """The evaluation texts, unseen ones first."""
-        return sorted(analysis.texts(self.rows), key=lambda text: self.chip(text) != "unseen")
+        return sorted(analysis.texts(self.rows), key=lambda text: self.relation_label(text) != "unseen")
 
     def status(self, text: str) -> HoldoutStatus | None:
         """Return the relation of a text to the calibration texts of the first run that measures it."""
-        return next((of_run[text] for of_run in self.statuses.values() if text in of_run), None)
+        return next((by_text[text] for by_text in self.statuses.values() if text in by_text), None)
 
     def text_name(self, text: str) -> str:
-        """Return the short name of a text: the one that the first run that measures it gives it."""
+        """Return the short name that the first run with this evaluation text uses for it."""
         run = next((run for run in self.runs if text in run.study.evaluation.texts), self.runs[0])
         return short_text(run.study, text)
 
-    def chip(self, text: str) -> str:
-        """Return `unseen`, `in-domain` or the relation of a text to the calibration texts; several by run."""
-        statuses = [of_run[text] for of_run in self.statuses.values() if text in of_run]
+    def relation_label(self, text: str) -> str:
+        """Return `unseen`, `in-domain` or another relation of a text to the calibration texts; all if runs differ."""
+        statuses = [by_text[text] for by_text in self.statuses.values() if text in by_text]
         return " / ".join(dict.fromkeys("in-domain" if status.related else status.brief for status in statuses))
 
     def color(self, result: MethodResult) -> str:
-        """Return the colour of a line: its run's where several runs are compared, grey if shared, else its method's."""
+        """Return the colour of a line: of its method, or of its run if several are compared; grey if runs share it."""
         runs = list(dict.fromkeys(other.name[0] for other in self.results if other.method != DENSE))
         if len(runs) < 2:
             return METHOD_COLORS.get(result.method, GREY)
@@ -148,10 +153,10 @@ class Comparison:
 
     def finding(self, text: str) -> str:
         """Return a sentence on how the GPrune models of the first two runs differ on a text; empty for one run."""
-        own = [result for result in self.results if result.method == OURS and result.by_seed(text)]
-        if len(own) < 2 or self.missing:
+        pair = [result for result in self.results if result.method == OURS and result.by_seed(text)][:2]
+        if len(pair) < 2 or self.missing:
             return ""
-        return compare_runs(own[0], own[1], text, [self.names[result.name] for result in own[:2]], self.text_name(text))
+        return compare_runs(pair[0], pair[1], text, [self.names[result.name] for result in pair], self.text_name(text))
 
 
 def comparison_of(
@@ -159,17 +164,18 @@ def comparison_of(
 ) -> Comparison:
     """Compare the methods of a run, or of several runs of its cache.
 
-    Raises StoreError for an unknown run and MissingResultError if none has a perplexity, SettingsError for a
+    Raises StoreError for an unknown run, MissingResultError if no run has a perplexity, and SettingsError for a
     name of the wrong type or an unknown method or line.
     """
-    chosen = [_run_named(run, name) for name in runs] or [run]
-    rows = measured_rows(chosen)
+    compared_runs = [_run_named(run, name) for name in runs] or [run]
+    rows = measured_rows(compared_runs)
     for method in methods:
         require_choice("methods", method, tuple(dict.fromkeys(row.method for row in rows)))
-    return compare(chosen, rows, methods, together=together, pinned=pinned)
+    return compare(compared_runs, rows, methods, together=together, pinned=pinned)
 
 
 def _run_named(run: Run, name: Any) -> Run:
+    """Return the run with this name in the cache of `run`."""
     if not isinstance(name, str):
         raise SettingsError(f"runs must be names of runs (got {quote(name)})")
     readable, damaged = all_runs(run.root)
@@ -182,65 +188,69 @@ def _run_named(run: Run, name: Any) -> Run:
 
 
 def compare(
-    chosen: list[Run], rows: list[Row], methods: Sequence[str] = (), *, together: bool = True, pinned: str = ""
+    runs: list[Run], rows: list[Row], methods: Sequence[str] = (), *, together: bool = True, pinned: str = ""
 ) -> Comparison:
     """Compare the rows of `measured_rows`; empty `methods` stand for all.
 
-    `pinned` names the baseline as `METHOD@RUN`, by default the metric's own method. `together` joins runs that
-    differ only in their seed. Raises SettingsError for an unknown line.
+    `pinned` is the baseline as `METHOD@RUN`; if empty, it is the metric's own method. `together` joins runs that
+    differ only in their seed. Raises SettingsError if `pinned` is not a line.
     """
     rows = [row for row in rows if row.method in methods] if methods else rows
-    groups = analysis.seed_groups({run.name: run.study for run in chosen})
+    groups = analysis.seed_groups({run.name: run.study for run in runs})
     joined = together and analysis.has_several_seeds(groups)
     all_lines = analysis.lines(rows, groups if joined else None)
     results = _distinct_models(all_lines)
-    options, default = baseline_options(results, chosen[0].study.metric)
+    options, default = baseline_options(results, runs[0].study.metric)
     require_choice("pinned", pinned or default, tuple(options))
     return Comparison(
-        chosen, rows, results, frozenset(result.name for result in all_lines) - {result.name for result in results},
-        _label_lines(results, chosen), options[pinned or default],
+        runs, rows, results, frozenset(result.name for result in all_lines) - {result.name for result in results},
+        _label_lines(results, runs), options[pinned or default],
         {"methods": tuple(methods), "together": together, "pinned": pinned if pinned != default else ""},
-        {run.name: story.holdout_statuses(run) for run in chosen},
+        {run.name: story.holdout_statuses(run) for run in runs},
     )  # fmt: skip
 
 
-def measured_rows(chosen: list[Run]) -> list[Row]:
-    """Return every method of some runs, also those that failed. Raises MissingResultError without a perplexity."""
-    rows = analysis.rows([cell for run in chosen for cell in derived_cache.measurements(run)])
+def measured_rows(runs: list[Run]) -> list[Row]:
+    """Return a row for every method of some runs, including those that failed.
+
+    Raises MissingResultError if no run has a perplexity.
+    """
+    rows = analysis.rows([cell for run in runs for cell in derived_cache.measurements(run)])
     if not rows:
         raise MissingResultError("the perplexity of any method")
-    return rows + [row for run in chosen for row in analysis.unavailable(run.name, derived_cache.unavailable(run))]
+    return rows + [row for run in runs for row in analysis.unavailable(run.name, derived_cache.unavailable(run))]
 
 
 def _distinct_models(results: list[MethodResult]) -> list[MethodResult]:
-    """Keep one line of a baseline for which several runs have measured identical values."""
+    """Return the lines without duplicates: baselines of several runs with identical measured values."""
     models: dict[tuple[Any, ...], MethodResult] = {}
     for result in results:
-        cells = [(text, cell.perplexity, cell.windows_read) for row in result.rows for text, cell in row.cells.items()]
+        cells = [(text, cell.perplexity, cell.window_label) for row in result.rows for text, cell in row.cells.items()]
+        # models of GPrune are kept apart, even if their values are identical
         run = result.name[0] if result.method == OURS else ""
         models.setdefault((result.method, result.retention, run, *cells), result)
     return list(models.values())
 
 
 def baseline_options(results: list[MethodResult], metric: str) -> tuple[dict[str, MethodResult], str]:
-    """Return the lines that can be the baseline as `METHOD@RUN`, and the one of the metric's own method."""
+    """Return the possible baselines by the key `METHOD@RUN`, and the default key: that of the metric's own method."""
     measured = [result for result in results if any(row.cells for row in result.rows)] or results
     options = {f"{result.method}@{result.name[0]}": result for result in measured}
-    own = own_method(metric)
-    return options, next((key for key, result in options.items() if result.method == own), next(iter(options)))
+    default = own_method(metric)
+    return options, next((key for key, result in options.items() if result.method == default), next(iter(options)))
 
 
-def _label_lines(results: list[MethodResult], chosen: list[Run]) -> dict[tuple[str, str], str]:
-    """Label each line by its method, with the words that tell lines of one method apart."""
-    runs, names = {run.name: run for run in chosen}, {}
+def _label_lines(results: list[MethodResult], compared_runs: list[Run]) -> dict[tuple[str, str], str]:
+    """Return the label of each line: its method, and the settings in which the lines of this method differ."""
+    runs, names = {run.name: run for run in compared_runs}, {}
     for method in dict.fromkeys(result.method for result in results):
-        words = {result.name: _describe_line(result, runs) for result in results if result.method == method}
-        differ = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
-        for name, (title, *settings) in words.items():
+        descriptions = {result.name: _describe_line(result, runs) for result in results if result.method == method}
+        is_different = [len(set(column)) > 1 for column in zip(*descriptions.values(), strict=True)]
+        for name, (title, *settings) in descriptions.items():
             # the title of a tuned run already contains its rule
             parts = [title, *("" if setting in title else setting for setting in settings)]
-            tail = ", ".join(part for part, differs in zip(parts, differ, strict=True) if differs and part)
-            names[name] = f"{control_label(method)} · {tail}" if tail else control_label(method)
+            difference = ", ".join(part for part, differs in zip(parts, is_different, strict=True) if differs and part)
+            names[name] = f"{control_label(method)} · {difference}" if difference else control_label(method)
     labels = list(names.values())
     return {
         name: f"{text} (run {list(runs).index(name[0]) + 1})" if labels.count(text) > 1 else text
@@ -249,6 +259,7 @@ def _label_lines(results: list[MethodResult], chosen: list[Run]) -> dict[tuple[s
 
 
 def _describe_line(result: MethodResult, runs: dict[str, Run]) -> tuple[str, ...]:
+    """Return the title of a line's run, and its settings as phrases in a fixed order."""
     run = runs[result.rows[0].run]
     study, count, adapts = run.study, len(result.seeds), METHODS[result.method].masks == OURS
     seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
@@ -259,13 +270,13 @@ def _describe_line(result: MethodResult, runs: dict[str, Run]) -> tuple[str, ...
 
 
 def options_of(run: Run, compared: Comparison) -> dict[str, Any]:
-    """Return the comparison of a page as options of the figures."""
+    """Return the options with which a figure of `run` shows this comparison."""
     names = tuple(other.name for other in compared.runs)
     return {"runs": () if names == (run.name,) else names, **compared.options}
 
 
-def _for_texts(run: Run, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the options that an address sets, for its text or, without one, for every text."""
+def _options_per_text(run: Run, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the options in an address: once for its text or, if it names none of the texts, once for each text."""
     reads = {"methods": "cp_methods", "together": "cp_seeds", "pinned": "cp_pinned"}
     options = {option: values[key] for option, key in reads.items() if values.get(key) not in (None, "", [])}
     runs = tuple(values.get("cp_runs") or ())
@@ -275,9 +286,9 @@ def _for_texts(run: Run, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"text": text} | options for text in ([text] if text in texts else texts)]
 
 
-@panel("perplexity", "cp_charts", "Perplexity on a log axis", group=LINES, reads=_for_texts)
+@panel("perplexity", "cp_charts", "Perplexity on a log axis", group=LINES, reads=_options_per_text)
 def perplexity(run: Run, *, text: str = "", _compared: Comparison | None = None, **choice_options: Any) -> Panel:
-    """Perplexity of every method on a text, by default an unseen one."""
+    """Perplexity of every method on a text, by default an unseen text."""
     compared = _compared or comparison_of(run, **choice_options)
     text = text or compared.texts[0]
     require_choice("text", text, tuple(compared.texts))
@@ -292,9 +303,9 @@ def perplexity(run: Run, *, text: str = "", _compared: Comparison | None = None,
     )
 
 
-@panel("differences", "cp_changes", "Difference from the baseline", group=LINES, reads=_for_texts)
+@panel("differences", "cp_changes", "Difference from the baseline", group=LINES, reads=_options_per_text)
 def differences(run: Run, *, text: str = "", _compared: Comparison | None = None, **choice_options: Any) -> Panel:
-    """Difference of every method from the baseline on a text, by default an unseen one."""
+    """Difference of every method from the baseline on a text, by default an unseen text."""
     compared = _compared or comparison_of(run, **choice_options)
     text = text or compared.texts[0]
     require_choice("text", text, tuple(compared.texts))
@@ -308,7 +319,7 @@ def differences(run: Run, *, text: str = "", _compared: Comparison | None = None
         title=f"Difference from {escape(name)}",
         table=lambda: analysis.long_table(compared.rows, compared.baseline.name, METHOD_LABELS),
         how="Both methods read the same windows, so the difference is computed window by window. Its error is far "
-        "smaller than that of either perplexity. Pale marks have an interval that contains 0, or another "
+        "smaller than the error of either perplexity. Pale marks have an interval that contains 0, or another "
         "retention. With several seeds, the error over seeds is added in quadrature. Methods measured on other "
         "windows are left out.",
     )
@@ -317,29 +328,27 @@ def differences(run: Run, *, text: str = "", _compared: Comparison | None = None
 def plot_perplexities(compared: Comparison, text: str) -> go.Figure:
     """Plot the perplexity of each line with its own interval; the dense model is a dotted line."""
     results = [result for result in compared.sorted_on(text) if result.by_seed(text)]
-    figure, limits = go.Figure(), list[float]()
+    figure, axis_values = go.Figure(), list[float]()
     for result in results:
         value, margin = result.mean(text), result.margin(text)
-        words = f"± {margin:.2f}" if np.isfinite(margin) else ""
-        _interval_mark(figure, result, compared, value, (value - margin, value + margin), "%{x:.2f}", words)
-        limits += [value - margin, value, value + margin]
+        hover = f"%{{x:.2f}}{f' ± {margin:.2f}' if np.isfinite(margin) else ''}<extra></extra>"
+        _add_interval_mark(figure, result, compared, value, (value - margin, value + margin), hover)
+        axis_values += [value - margin, value, value + margin]
         if result.method == DENSE:
             figure.add_vline(value, line={"color": GREY, "dash": "dot", "width": 1.5})
-    return _style_rows(figure, results, compared, "perplexity (log scale)").update_xaxes(**log_axis(limits))
+    return _style_rows(figure, results, compared, "perplexity (log scale)").update_xaxes(**log_axis(axis_values))
 
 
 def plot_changes(compared: Comparison, text: str) -> go.Figure | None:
     """Plot the paired change of each line against the baseline, or None if nothing can be compared."""
     figure, results = go.Figure(), list[MethodResult]()
     for result in compared.sorted_on(text):
-        gap = change_of(compared, result, text)
-        if isinstance(gap, Difference) and np.isfinite(gap.change):
-            pale, ends = (
-                gap.close or not is_same_budget(result, compared.baseline),
-                tuple(100 * x for x in gap.interval),
-            )
-            words = interval_in_percent(gap, 2)
-            _interval_mark(figure, result, compared, 100 * gap.change, ends, "%{x:+.2f}%", words, gap.verdict, pale)
+        difference = change_of(compared, result, text)
+        if isinstance(difference, Difference) and np.isfinite(difference.change):
+            value, ends = 100 * difference.change, tuple(100 * end for end in difference.interval)
+            hover = f"%{{x:+.2f}}% {interval_in_percent(difference, 2)}<extra>{difference.verdict}</extra>"
+            is_pale = difference.close or not is_same_budget(result, compared.baseline)
+            _add_interval_mark(figure, result, compared, value, ends, hover, is_pale)
             results.append(result)
     if not results:
         return None
@@ -348,30 +357,33 @@ def plot_changes(compared: Comparison, text: str) -> go.Figure | None:
 
 
 def change_of(compared: Comparison, result: MethodResult, text: str) -> Difference | str | None:
-    """Return the change of a line against the baseline, the reason for none, or None for the baseline itself."""
-    same = result is compared.baseline or not result.by_seed(text)
-    return None if same else change(result, compared.baseline, text)
+    """Return the difference of a line from the baseline, or the reason why there is none.
+
+    None for the baseline itself, and for a line that is not measured on the text.
+    """
+    is_skipped = result is compared.baseline or not result.by_seed(text)
+    return None if is_skipped else change(result, compared.baseline, text)
 
 
-def _interval_mark(
-    figure: go.Figure, result: MethodResult, compared: Comparison, value: float, ends: Sequence[float], form: str,
-    words: str,
-    verdict: str = "", pale: bool = False,
+def _add_interval_mark(
+    figure: go.Figure, result: MethodResult, compared: Comparison, value: float, ends: Sequence[float], hover: str,
+    is_pale: bool = False,
 ) -> None:  # fmt: skip
+    """Add the mark of a line at `value`, with whiskers to the `ends` of its interval."""
     symbol = METHOD_SYMBOLS.get(result.method, "circle")
-    look = {"color": compared.color(result), "symbol": symbol, "size": 11, "opacity": 0.45 if pale else 1.0}
+    look = {"color": compared.color(result), "symbol": symbol, "size": 11, "opacity": 0.45 if is_pale else 1.0}
     name, low, high = _row_name(compared, result), np.array([ends[0]]), np.array([ends[1]])
     whiskers = marks.error_bars(np.array([value]), low, high, 1.5, width=5)
-    hover = f"%{{y}}: {form} {words}<extra>{verdict}</extra>"
-    marks.add_points(figure, [value], [name], look, hover, error_x=whiskers, showlegend=False)
+    marks.add_points(figure, [value], [name], look, f"%{{y}}: {hover}", error_x=whiskers, showlegend=False)
 
 
-def _style_rows(figure: go.Figure, results: list[MethodResult], compared: Comparison, axis: str) -> go.Figure:
-    style(figure, axis, "", 96 + ROW_PIXELS * len(results))
+def _style_rows(figure: go.Figure, results: list[MethodResult], compared: Comparison, axis_title: str) -> go.Figure:
+    style(figure, axis_title, "", 96 + ROW_PIXELS * len(results))
     return order_rows(figure, [_row_name(compared, result) for result in results])
 
 
 def _row_name(compared: Comparison, result: MethodResult) -> str:
+    """Return the label of a line for a figure, with its settings on a second line."""
     return in_figure(compared.names[result.name]).replace(" · ", "<br>")
 
 
@@ -381,32 +393,36 @@ def order_rows(figure: go.Figure, names: list[str]) -> go.Figure:
 
 
 def similar_runs(run: Run, runs: Iterable[Run]) -> list[Run]:
-    """Return the complete runs of the same dense model and precision that have a perplexity, timed ones first."""
+    """Return the run, and other complete and visible runs of its dense model and precision.
+
+    Runs without the perplexity of a pruned model are left out; those with a measured speed come first.
+    """
     inputs = run.graph.inputs
     candidates = [
         other
         for other in runs
         if (other.name == run.name or (other.complete and not other.about.hidden))
         and (other.graph.inputs.model, other.graph.inputs.precision) == (inputs.model, inputs.precision)
-        and _has_perplexity(other)
+        and _has_pruned_perplexity(other)
     ]
     # of equal models only the first is shown, and only a timed run has a cost in time
     return sorted(candidates[:MOST_RUNS], key=lambda other: other.study.evaluation.speed == "none") or [run]
 
 
-def _has_perplexity(run: Run) -> bool:
-    # every run has the perplexity of the dense model
+def _has_pruned_perplexity(run: Run) -> bool:
+    # the perplexity of the dense model alone gives no mark
     pruned = [name for name in run.study.methods if name != DENSE]
     return any(run.has(stages.perplexity, name, text) for text in run.study.evaluation.texts[:1] for name in pruned)
 
 
-def _options_in(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+def _trade_off_options(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """Yield the options of the Pareto chart that an address sets."""
     keys = {"runs": "dc_runs", "text": "cp_text", "cost": "dc_cost", "most": "dc_most"}
     options = {option: values[key] for option, key in keys.items() if values.get(key) not in (None, "", [])}
     yield options | ({"runs": tuple(options["runs"])} if "runs" in options else {})
 
 
-@panel("trade_off", "dc_front", "Perplexity against cost", reads=_options_in)
+@panel("trade_off", "dc_front", "Perplexity against cost", reads=_trade_off_options)
 def trade_off(
     run: Run,
     *,
@@ -416,7 +432,10 @@ def trade_off(
     most: float = LIMIT,
     _compared: Comparison | None = None,
 ) -> Panel:
-    """Perplexity of pruned models against their cost, over the runs of one dense model."""
+    """Perplexity of pruned models against their cost, over the runs of one dense model.
+
+    `most` is the limit on the perplexity, as a multiple of the dense model's.
+    """
     require_choice("cost", cost, tuple(COSTS))
     require(most >= 1, "most", most, "1 or more times the dense perplexity")
     compared = _compared or similar_comparison(run, runs)
@@ -432,10 +451,10 @@ def trade_off(
         "than every cheaper model, beyond noise. Overlapping marks are moved right. Whiskers: paired 95% intervals.",
         title=f"{len(front)} of {len(models)} models {'are' if front[1:] else 'is'} Pareto-optimal on {name}",
         alt=f"on the front: {', '.join(compared.names[model.line.name] for model in front)}",
-        table=lambda: decisions.option_table(models, compared.names, cost, _settings(compared)),
+        table=lambda: decisions.option_table(models, compared.names, cost, _line_settings(compared)),
         how="Each mark is a method of a run. Perplexity is relative to the dense model’s on the same windows; "
         f"{_COST_HOW[cost]} Small, pale marks are dominated: another model costs less and is no worse beyond "
-        "noise, or costs the same and is better. Costs that print the same are equal.",
+        "noise, or costs the same and is better. Costs that differ only in digits that are not shown count as equal.",
     )
 
 
@@ -446,7 +465,7 @@ def similar_comparison(run: Run, runs: tuple[str, ...] = ()) -> Comparison:
 
 
 def pareto_options(compared: Comparison, text: str, cost: str) -> list[Option]:
-    """Return the models with their loss on a text and their cost, one of COSTS.
+    """Return the models with their loss on a text and their relative cost; `cost` is one of COSTS.
 
     Raises MissingResultError while a method is not measured on the text.
     """
@@ -457,6 +476,7 @@ def pareto_options(compared: Comparison, text: str, cost: str) -> list[Option]:
 
 
 def _relative_sizes(compared: Comparison) -> dict[tuple[str, str], float]:
+    """Return the parameters of each line over those of the dense model, where known."""
     dense = next((row.parameters for row in compared.rows if row.method == DENSE and row.parameters), 0)
     return {
         result.name: result.rows[0].parameters / dense
@@ -466,6 +486,7 @@ def _relative_sizes(compared: Comparison) -> dict[tuple[str, str], float]:
 
 
 def _relative_times(compared: Comparison) -> dict[tuple[str, str], float]:
+    """Return the time per token of each line over that of the dense model, where measured."""
     rows = {
         run.name: list(run.load(stages.speed).rows)
         for run in compared.runs
@@ -480,19 +501,22 @@ def _relative_times(compared: Comparison) -> dict[tuple[str, str], float]:
 
 
 def describe_cheapest(models: list[Option], compared: Comparison, cost: str, most: float) -> str:
-    """Return the cheapest model within a limit, in a sentence."""
+    """Return a sentence on the cheapest model whose perplexity is at most `most` times the dense model's."""
     model = decisions.cheapest(models, most)
     if model is None:
-        least = min(models, key=lambda other: other.loss.nats)
-        name = escape(compared.names[least.line.name])
-        return f"No model stays within {most:.3g}× the dense perplexity. The closest is {name}, at {least.ratio:.2f}×."
+        closest = min(models, key=lambda other: other.loss.nats)
+        name = escape(compared.names[closest.line.name])
+        return (
+            f"No model stays within {most:.3g}× the dense perplexity. The closest is {name}, at {closest.ratio:.2f}×."
+        )
     return (
         f"**{escape(compared.names[model.line.name])}** is the cheapest within {most:.3g}× the dense perplexity: "
         f"{model.cost:.2f}× the {COSTS[cost]}, {model.ratio:.2f}× the perplexity."
     )
 
 
-def _settings(compared: Comparison) -> dict[tuple[str, str], dict[str, str]]:
+def _line_settings(compared: Comparison) -> dict[tuple[str, str], dict[str, str]]:
+    """Return the settings of each line that the table of the Pareto chart shows."""
     studies = {run.name: run.study for run in compared.runs}
     return {
         result.name: {
@@ -515,12 +539,12 @@ def plot_front(models: list[Option], names: Mapping[tuple[str, str], str], cost:
     front = [model for model in models if model.front]
     step = {"color": GREY, "width": 1.5, "shape": "hv"}
     marks.add_guide(figure, [model.cost for model in front], [model.ratio for model in front], step)
-    x = _spread_costs(models)
+    positions = _spread_costs(models)
     for method in dict.fromkeys(model.line.method for model in models):
-        own = [model for model in models if model.line.method == method]
-        costs = [x[model.line.name] for model in own]
-        _add_marks(figure, method, own, costs, names, front[1:-1], len(front) <= _MOST_NAMES, most)
-    star = {"color": GREY, "symbol": "star", "size": _ON}
+        members = [model for model in models if model.line.method == method]
+        x = [positions[model.line.name] for model in members]
+        _add_marks(figure, method, members, x, names, front[1:-1], len(front) <= _MOST_NAMES, most)
+    star = {"color": GREY, "symbol": "star", "size": _FRONT_SIZE}
     marks.add_points(figure, [1.0], [1.0], star, "the dense model<extra></extra>", name="dense")
     figure.add_hline(y=most, line={"color": GREY, "dash": "dot", "width": 1.5})
     # annotations of a logarithmic axis are placed by the exponent
@@ -532,46 +556,55 @@ def plot_front(models: list[Option], names: Mapping[tuple[str, str], str], cost:
 
 
 def _spread_costs(models: list[Option]) -> dict[tuple[str, str], float]:
-    """Return where each mark is drawn: marks that would hide each other are moved to the right by a mark's width."""
+    """Return the cost at which each mark is drawn: a mark that would cover another is moved to the right."""
     heights = [math.log(model.ratio) for model in models]
-    width = _MARK[0] * (1 - min(model.cost for model in models))
-    height = _MARK[1] * (max(*heights, 0) - min(*heights, 0))
-    places, used = dict[tuple[str, str], float](), list[tuple[float, float]]()
+    # the axes reach at least to the dense model, at cost 1 and log ratio 0
+    width = _MARK_SIZE[0] * (1 - min(model.cost for model in models))
+    height = _MARK_SIZE[1] * (max(*heights, 0) - min(*heights, 0))
+    positions, used = dict[tuple[str, str], float](), list[tuple[float, float]]()
+    # marks on the front come first, so they are not moved
     for model, y in sorted(zip(models, heights, strict=True), key=lambda pair: not pair[0].front):
         x = model.cost
         while any(abs(x - other) < width and abs(y - other_y) < height for other, other_y in used):
             x += width
-        places[model.line.name] = x
+        positions[model.line.name] = x
         used.append((x, y))
-    return places
+    return positions
 
 
 def _add_marks(
-    figure: go.Figure, method: str, own: list[Option], costs: list[float], names: Mapping[tuple[str, str], str],
-    middle: list[Option], named: bool, most: float,
+    figure: go.Figure, method: str, models: list[Option], x: list[float], names: Mapping[tuple[str, str], str],
+    inner_front: list[Option], are_named: bool, most: float,
 ) -> None:  # fmt: skip
-    labels = [in_figure(names[model.line.name]) for model in own]
+    """Add the marks of the models of one method at the costs `x`.
+
+    If `are_named`, names are written next to marks on the front. `inner_front` is the front without its two ends.
+    """
+    labels = [in_figure(names[model.line.name]) for model in models]
     look = {
         "color": METHOD_COLORS.get(method, GREY),
         "symbol": METHOD_SYMBOLS.get(method, "circle"),
-        "size": [_ON if model.front else _OFF for model in own],
-        "opacity": [1.0 if model.front else 0.75 for model in own],
+        "size": [_FRONT_SIZE if model.front else _DOMINATED_SIZE for model in models],
+        "opacity": [1.0 if model.front else 0.75 for model in models],
     }
-    written = {
-        "text": [name if model.front and named else "" for model, name in zip(own, labels, strict=True)],
-        "textposition": [_name_side(model, most, model in middle) for model in own],
+    text_options = {
+        "text": [name if model.front and are_named else "" for model, name in zip(models, labels, strict=True)],
+        "textposition": [_name_side(model, most, model in inner_front) for model in models],
         "textfont": {"size": 13},
     }
-    whiskers = {"array": [model.loss.nats_margin * model.ratio for model in own], "thickness": 1}
+    whiskers = {"array": [model.loss.nats_margin * model.ratio for model in models], "thickness": 1}
     hover = "%{customdata[0]}: %{y:.2f}× the dense perplexity at %{customdata[1]:.3f}× the cost<extra></extra>"
-    exact = [[name, model.cost] for name, model in zip(labels, own, strict=True)]
-    more = {"mode": "markers+text", "name": in_figure(label(method)), "customdata": exact}
-    marks.add_points(figure, costs, [model.ratio for model in own], look, hover, error_y=whiskers, **written, **more)
+    hover_data = [[name, model.cost] for name, model in zip(labels, models, strict=True)]
+    trace_options = {"mode": "markers+text", "name": in_figure(label(method)), "customdata": hover_data}
+    marks.add_points(
+        figure, x, [model.ratio for model in models], look, hover, error_y=whiskers, **text_options, **trace_options
+    )
 
 
-def _name_side(model: Option, most: float, is_between: bool) -> str:
+def _name_side(model: Option, most: float, is_inner: bool) -> str:
+    """Return the side of a mark on which its name covers neither the line of the front nor that of the limit."""
     height = "bottom" if _NEAR_LIMIT * most < model.ratio <= most else "top"
-    return f"{height} {'left' if is_between or model.cost > _EXPENSIVE else 'right'}"
+    return f"{height} {'left' if is_inner or model.cost > _EXPENSIVE else 'right'}"
 
 
 @panel("recovery", "cp_recovery", "After recovery", reads={"text": "cp_recovery_text"})
@@ -579,12 +612,12 @@ def recovery(run: Run, *, text: str = "") -> Panel:
     """Perplexity of every pruned method before and after its recovery, by default on the first text."""
     if not stages.recovers(run.study):
         raise MethodError("this run has no recovery: its recovery.kind is none")
-    every = find_recoveries(run)
-    if not every:
+    recoveries = find_recoveries(run)
+    if not recoveries:
         raise MissingResultError("the perplexity of a recovered method")
-    texts = tuple(dict.fromkeys(model.text for model in every))
+    texts = tuple(dict.fromkeys(model.text for model in recoveries))
     require_choice("text", text or texts[0], texts)
-    models = recovered_models.recoveries_on(every, text or texts[0])
+    models = recovered_models.recoveries_on(recoveries, text or texts[0])
     first = next((model for model in models if model.method == OURS), models[0])
     has_dense = DENSE in run.study.methods and run.has(stages.perplexity, DENSE, first.text)
     dense = run.load(stages.perplexity, DENSE, first.text).perplexity if has_dense else None
@@ -594,7 +627,7 @@ def recovery(run: Run, *, text: str = "") -> Panel:
         title=f"Recovery changes the perplexity of {escape(label(first.method))} from {first.before.perplexity:.2f} "
         f"to {first.after.perplexity:.2f} on {escape(short_text(run.study, first.text))}",
         alt=f"perplexity of every method before and after recovery on {short_text(run.study, first.text)}",
-        table=lambda: recovered_models.recovery_table(every, label),
+        table=lambda: recovered_models.recovery_table(recoveries, label),
         how="Every pruned model is distilled from the dense one with the same steps and sequences, and measured on "
         "the same windows. Compare recovered models only with recovered models. Changes are paired by window "
         "(95% interval).",
@@ -602,7 +635,9 @@ def recovery(run: Run, *, text: str = "") -> Panel:
 
 
 def find_recoveries(run: Run) -> list[recovered_models.Recovered]:
-    """Return every method and text that was measured after recovery, unseen texts first.
+    """Return the perplexity before and after recovery of each method on each text, unseen texts first.
+
+    Methods and texts that are not measured both before and after are left out.
 
     Raises StoreError if a result is damaged.
     """
@@ -624,6 +659,7 @@ def find_recoveries(run: Run) -> list[recovered_models.Recovered]:
 
 def _measurement(run: Run, stage: stages.Stage[Perplexity]) -> Measurement:
     text = run.study.evaluation.texts[stage.id.item or 0]
+    # retention and parameters are not needed here
     return derived_cache.measurement(run, stage.id.method, text, stage, float("nan"), 0)
 
 
@@ -654,45 +690,47 @@ def choice(run: Run) -> Panel:
         raise MethodError("this run chooses nothing by measurement, or has not reached that stage")
     candidates = choices.candidates_of(choices_by_method, lambda word: stages.describe_candidate(run.graph, word))
     first = next(iter(choices_by_method.values()))
-    best = [f"{METHODS[candidate.method].label}: {candidate.repair}" for candidate in candidates if candidate.chosen]
+    winners = [f"{METHODS[candidate.method].label}: {candidate.repair}" for candidate in candidates if candidate.chosen]
     recipe = next((candidate for candidate in candidates if candidate.chosen and candidate.method == RECOMMENDED), None)
     if recipe is not None:
-        best = [f"masks of {METHODS[recipe.masks].label}, {recipe.repair}"]
+        # the recommended recipe chooses masks as well as a repair
+        winners = [f"masks of {METHODS[recipe.masks].label}, {recipe.repair}"]
     return Panel(
         plot_candidates(candidates),
-        f"Each mark is a candidate; the filled mark was chosen. The value is {choices.weighting(first)} on "
+        f"Each mark is a candidate; the filled mark was chosen. The value is {choices.describe_criterion(first)} on "
         f"{first.sequences} held-out sequences of each text.",
-        title=f"Candidates tried; chosen on held-out text: {escape('; '.join(best[:3]))}",
+        title=f"Candidates tried; chosen on held-out text: {escape('; '.join(winners[:3]))}",
         table=lambda: choices.candidate_table(candidates),
         how="Left is better. The reference, 1, is the same masks without repair; for the recommended recipe it is "
-        "the first method's. The sequences share no tokens with the calibration sequences. Divergence is from "
-        "the dense model, on text that it generated with another seed. No evaluation text is used. The best of "
-        "several candidates wins partly by luck, so another may be best on unseen text.",
+        "the masks of the first method without repair. The sequences share no tokens with the calibration sequences. "
+        "Divergence is from the dense model, on text that it generated with another seed. No evaluation text is used. "
+        "The best of several candidates wins partly by luck, so another may be best on unseen text.",
     )
 
 
 def find_choices(run: Run) -> dict[str, Choice]:
     """Return the choices of a run by method; of methods with equal masks, only the first is included."""
     by_method = {name: stages.find_choice(run.results, name) for name in run.study.methods}
-    firsts = {METHODS[name].masks: name for name in reversed(by_method)}
-    return {name: choice for name, choice in by_method.items() if choice and firsts[METHODS[name].masks] == name}
+    # reversed, so that the first method with these masks is stored last
+    first_methods = {METHODS[name].masks: name for name in reversed(by_method)}
+    return {name: choice for name, choice in by_method.items() if choice and first_methods[METHODS[name].masks] == name}
 
 
 def plot_candidates(candidates: list[Candidate]) -> go.Figure:
     """Plot the measured value of each candidate, one row per method; the filled mark was chosen."""
     figure = go.Figure()
     for masks in dict.fromkeys(candidate.masks for candidate in candidates):
-        own = [candidate for candidate in candidates if candidate.masks == masks and np.isfinite(candidate.number)]
+        members = [candidate for candidate in candidates if candidate.masks == masks and np.isfinite(candidate.number)]
         color = METHOD_COLORS.get(masks, GREY)
         look = {
             "color": color,
-            "size": [14 if candidate.chosen else 10 for candidate in own],
-            "symbol": ["circle" if candidate.chosen else "circle-open" for candidate in own],
+            "size": [14 if candidate.chosen else 10 for candidate in members],
+            "symbol": ["circle" if candidate.chosen else "circle-open" for candidate in members],
             "line": {"color": color, "width": 2},
         }
-        x, y = [candidate.number for candidate in own], [METHODS[candidate.method].label for candidate in own]
+        x, y = [candidate.number for candidate in members], [METHODS[candidate.method].label for candidate in members]
         hover, name = "%{text}: %{x:.3f}<extra>%{fullData.name}</extra>", f"masks of {METHODS[masks].label}"
-        marks.add_points(figure, x, y, look, hover, name=name, text=[candidate.repair for candidate in own])
+        marks.add_points(figure, x, y, look, hover, name=name, text=[candidate.repair for candidate in members])
     rows = list(dict.fromkeys(METHODS[candidate.method].label for candidate in candidates))
     figure.add_vline(x=1, line={"color": GREY, "dash": "dot", "width": 1.5})
     style(figure, "value relative to the reference (log scale)", "", 150 + 2 * ROW_PIXELS * len(rows))
@@ -706,5 +744,6 @@ def log_axis(values: Iterable[float]) -> dict[str, Any]:
     if not positive:
         return {"type": "log"}
     low, high = math.log10(min(positive)), math.log10(max(positive))
+    # 6% of the range at each end, and at least 0.04 decades
     margin = max(0.06 * (high - low), 0.04)
     return {"range": [low - margin, high + margin]} | log_ticks(10 ** (low - margin), 10 ** (high + margin))

@@ -27,9 +27,10 @@ from gprune.study.settings import require, require_choice
 SURVIVAL, HISTOGRAM = "survival", "histogram"
 SURVIVAL_BINS = 200
 BINS, MOST_BINS = 50, 1000
+"""default and maximum number of bins of the histogram"""
 MOST_POINTS = 1500
-"""neurons of a layer beyond which the scatter becomes a two-dimensional histogram"""
-_JOINT_BINS = 48
+"""number of neurons of a layer above which the scatter becomes a two-dimensional histogram"""
+_JOINT_BINS, _LAYER_BINS = 48, 40
 _LAYERS_HEIGHT, _JOINT_HEIGHT = 340, 440
 _DRIFT_AXIS = "rank drift d (0 = rank unchanged, 1 = from first to last)"
 _LINES = {
@@ -52,6 +53,7 @@ def drift(run: Run, *, form: str = HISTOGRAM, bins: int = BINS, log: bool = Fals
     require_choice("form", form, (SURVIVAL, HISTOGRAM))
     require(1 <= bins <= MOST_BINS, "bins", bins, f"1 to {MOST_BINS}")
     curves = derived_cache.drift_curves(run.root, run.key(stages.drift), bins if form == HISTOGRAM else SURVIVAL_BINS)
+    # across texts, between halves of different texts, and resampling of each text
     cross, _, floor, _ = curves
     neurons, (first, second) = run.load(stages.drift).magnitude.size, text_pair(run.study)
     figure = plot_histogram(curves, log) if form == HISTOGRAM else plot_survival(curves)
@@ -77,7 +79,7 @@ def drift_by_layer(run: Run, *, selected: Selection = NOTHING) -> Panel:
     layer = most_drifting_layer(run)
     median = table["median drift A|B"][layer]
     return Panel(
-        plot_drift_by_layer(derived_cache.compute_drift_by_layer(run.root, key, 40), selected),
+        plot_drift_by_layer(derived_cache.compute_drift_by_layer(run.root, key, _LAYER_BINS), selected),
         "Each row is a layer. Colour shows the share of the layer’s neurons in each bin of drift.",
         action="Click a row to select its layer.",
         title=f"Layer {layer} drifts most: median d {median:.3f}" if len(table) > 1 else "",
@@ -111,7 +113,7 @@ def plot_survival(curves: list[rank_analysis.Distribution]) -> go.Figure:
     """Plot the share of neurons that shift by d or more; the excess over the higher resampling floor is shaded."""
     figure, _ = marks.survival_curves(curves, _LINES, _legend_entry)
     style(figure, _DRIFT_AXIS, "neurons that shift by d or more (%)", 420)
-    figure.update_xaxes(range=[0, _drift_end(curves)])
+    figure.update_xaxes(range=[0, _axis_end(curves)])
     return figure.update_yaxes(range=[0, 101])
 
 
@@ -119,18 +121,23 @@ def _legend_entry(curve: rank_analysis.Distribution) -> str:
     return f"{curve.name}: median d {curve.median:.3f}, ρ {curve.correlation:.2f}"
 
 
-def _drift_end(curves: list[rank_analysis.Distribution]) -> float:
-    # the axis ends with the last curve, so that the narrow peak of the floor stays readable
+def _axis_end(curves: list[rank_analysis.Distribution]) -> float:
+    # the axis ends with the last curve, so that the narrow peak of the resampling floor stays readable
     last = max(int(np.flatnonzero(curve.shares).max()) for curve in curves)
+    # one bin beyond the right edge of the last one
     return min(1.0, (last + 2) / len(curves[0].shares))
 
 
 def plot_histogram(curves: list[rank_analysis.Distribution], log: bool) -> go.Figure:
-    """Plot overlaid histograms of the drift: bars across texts, grey steps for the resampling floors."""
+    """Plot histograms of the drift over each other: bars for drift across texts, steps for the other curves.
+
+    If `log` is True, the axis of shares is logarithmic.
+    """
     figure = go.Figure()
     edges = np.linspace(0.0, 1.0, len(curves[0].shares) + 1)
     for curve in curves:
         if curve.name != rank_analysis.CROSS:
+            # a step curve repeats its last value to reach the right edge
             steps, line = np.append(curve.shares, curve.shares[-1]), _LINES[curve.name] | {"shape": "hv"}
             hover = f"d from %{{x:.3f}}: %{{y:.2f}}% of neurons<extra>{curve.name}</extra>"
             marks.add_curve(figure, edges, steps, _legend_entry(curve), line, hover)
@@ -138,7 +145,7 @@ def plot_histogram(curves: list[rank_analysis.Distribution], log: bool) -> go.Fi
         middle, hover = (edges[:-1] + edges[1:]) / 2, "d ≈ %{x:.3f}: %{y:.2f}% of neurons<extra>A | B</extra>"
         marks.add_bars(figure, middle, curve.shares, _legend_entry(curve), PAIR, hover, width=edges[1], opacity=0.55)
     style(figure, _DRIFT_AXIS, "share of neurons (%)", 420, bargap=0)
-    figure.update_xaxes(range=[0, _drift_end(curves)])
+    figure.update_xaxes(range=[0, _axis_end(curves)])
     if log:
         shares = np.concatenate([curve.shares for curve in curves])
         positive = shares[shares > 0]
@@ -147,8 +154,9 @@ def plot_histogram(curves: list[rank_analysis.Distribution], log: bool) -> go.Fi
 
 
 def plot_drift_by_layer(shares: Array, selected: Selection = NOTHING) -> go.Figure:
-    """Plot (layers, bins) shares of each layer's neurons as a heat map."""
+    """Plot the (layers, bins) percentages of each layer's neurons by rank drift as a heat map."""
     edges = np.linspace(0.0, 1.0, shares.shape[1] + 1)
+    # up to the last bin with a neuron
     bins = int(np.flatnonzero(shares.sum(axis=0)).max()) + 1
     middle = ((edges[:-1] + edges[1:]) / 2)[:bins]
     figure = marks.heat_map(shares[:, :bins], middle, np.arange(len(shares)), "% of layer")
@@ -165,12 +173,13 @@ def plot_joint(
     primary: Array, auxiliary: Array, layer: int, modules: Array | None = None, selected: Selection = NOTHING,
     texts: tuple[str, str] = ("A", "B"),
 ) -> go.Figure:  # fmt: skip
-    """Plot the ranks of one layer on both texts: as points if they are few, else as counts in cells.
+    """Plot the ranks of one layer on both texts: as points, or as counts in cells above MOST_POINTS neurons.
 
-    Scores and `modules`, if any, are (neurons,). `texts` are the names of the two texts.
+    `primary` and `auxiliary` are the (neurons,) scores on the two texts, `modules` the (neurons,) modules or None.
+    `texts` are the names of the two texts.
     """
-    top = max(len(primary) - 1, 1)
-    x, y = ((rank_neurons(scores) / top).astype(np.float32) for scores in (primary, auxiliary))
+    highest = max(len(primary) - 1, 1)
+    x, y = ((rank_neurons(scores) / highest).astype(np.float32) for scores in (primary, auxiliary))
     if len(primary) <= MOST_POINTS:
         figure = go.Figure()
         module = np.full(len(x), marks.NONE) if modules is None else modules
@@ -195,11 +204,13 @@ def _mark_selected(figure: go.Figure, x: Array, y: Array, modules: Array | None,
         marks.add_ring(figure, x[selected.neuron], y[selected.neuron], f"neuron {selected.neuron}")
     elif selected.module is not None and modules is not None:
         members = modules == selected.module
+        # a mark with a legend entry, to which the members are added
         marks.add_ring(figure, None, None, f"module {selected.module}")
         figure.data[-1].update(x=x[members], y=y[members], marker={"size": 9, "line": {"width": 1.5}})
 
 
 def _plot_joint_counts(counts: Array, texts: tuple[str, str]) -> go.Figure:
+    """Plot the (bins, bins) numbers of neurons by their ranks on both texts, coloured on a log scale."""
     middle = (np.arange(len(counts)) + 0.5) / len(counts)
     logs = np.where(counts > 0, np.log10(np.maximum(counts, 1)), np.nan).astype(np.float32)
     powers = np.arange(int(np.nanmax(logs)) + 1)
@@ -212,7 +223,7 @@ def _plot_joint_counts(counts: Array, texts: tuple[str, str]) -> go.Figure:
     return figure
 
 
-_HOW = "Adjusted Rand Index of two partitions of a layer: 0 is chance, 1 identical."
+_HOW = "Adjusted Rand Index (ARI) of two partitions of a layer: 0 is agreement by chance, 1 is identical."
 _CONTROLS = (
     "Dashed lines with hollow marks are controls. Another k-means seed on the same texts shows how much agreement "
     "the shared seed causes. The initialization alone shows what the refinement adds."
@@ -282,7 +293,7 @@ def explained(run: Run) -> Panel:
         f"{100 * result.random:.0f}%",
         table=lambda: ablation_effect.explained_table(result),
         how="Random modules of the same sizes explain a little by chance. If the initialization explains more than "
-        "the modules, the refinement loses part of what the split by drift found.",
+        "the modules, the refinement loses part of what the split by drift separated.",
     )
 
 
@@ -296,19 +307,19 @@ def partition_pair(run: Run, name: str) -> tuple[records.Partition, records.Part
 def plot_agreement(record: records.Agreement, chosen: Collection[str], selected: Selection = NOTHING) -> go.Figure:
     """Plot the ARI of each comparison over the layers, its mean in the legend."""
     figure = go.Figure()
-    layers, positions = list(range(record.ari.shape[1])), dict.fromkeys(_LOOKS, 0)
+    layers, counts = list(range(record.ari.shape[1])), dict.fromkeys(_LOOKS, 0)
     for name, series in zip(record.comparisons, record.ari, strict=True):
         comparison = COMPARISONS[name]
         # the look of a comparison does not depend on the other chosen comparisons
-        look = _comparison_style(comparison, positions[comparison.kind])
-        positions[comparison.kind] += 1
+        look = _comparison_style(comparison, counts[comparison.kind])
+        counts[comparison.kind] += 1
         if name not in chosen:
             continue
-        mean, deviation = agreement_analysis.spread(series)
+        mean, deviation = agreement_analysis.mean_std(series)
         entry, hover = f"{comparison.title}: {mean:.2f} ± {deviation:.2f}", "layer %{x}: %{y:.3f}"
         box = f"{hover}<extra>{comparison.title}</extra>"
         marks.add_curve(figure, layers, series, entry, hover=box, customdata=marks.layer_data(layers), **look)
-    # the long names of the legend are stacked below the plot
+    # the long names of the legend are stacked below the tick labels and the title of the axis, which take 58 pixels
     below = 58 + _LEGEND_LINE_PIXELS * len(figure.data)
     style(figure, "layer", "Adjusted Rand Index (1 = identical)", _PLOT_PIXELS + below + 16)
     layer_axis(figure, len(layers))
@@ -320,7 +331,7 @@ def plot_agreement(record: records.Agreement, chosen: Collection[str], selected:
 
 
 def _comparison_style(comparison: Comparison, index: int) -> dict[str, Any]:
-    """Return line and marker of the `index`-th comparison of its kind."""
+    """Return the line and symbol of a comparison; `index` counts the earlier comparisons of its kind."""
     colors, symbols, dashes = _LOOKS[comparison.kind]
     if comparison.fang:
         colors = (_PURPLE,)
@@ -347,7 +358,7 @@ def _plot_module_counts(partition: records.Partition, selected: Selection) -> go
 
 def _plot_explained(result: Explained) -> go.Figure:
     """Plot the share of the drift's variance between modules: of the run, before refinement, and random."""
-    percents = {name: 100 * share for name, share in ablation_effect.kinds(result).items()}
+    percents = {name: 100 * share for name, share in ablation_effect.shares_by_modules(result).items()}
     figure = go.Figure()
     marks.add_bars(
         figure, list(percents.values()), list(percents), "",
@@ -357,4 +368,5 @@ def _plot_explained(result: Explained) -> go.Figure:
     )  # fmt: skip
     style(figure, "variance explained (%)", "", 260, bargap=0.4)
     figure.update_yaxes(type="category", autorange="reversed")
+    # room for the number next to the longest bar
     return figure.update_xaxes(range=[0, min(112, 1.2 * max(percents.values(), default=1.0) + 1)])

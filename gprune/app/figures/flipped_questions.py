@@ -97,6 +97,7 @@ def _has_questions(run: Run, method: str, task: str) -> bool:
     try:
         return len(run.load(stages.answers, method, task).counts) > 0
     except StoreError:
+        # the card of the task shows that its answers are damaged
         return True
 
 
@@ -112,22 +113,23 @@ def no_answers_error(run: Run) -> MissingResultError:
     return MissingResultError(title)
 
 
-def _options_in(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    """Yield the panel's options for the open question, by default the first changed one."""
+def _options_of_open_question(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """Yield the panel's options for the open question, by default the first question whose answer changes."""
     tasks = [task for task in answered_tasks(run) if task.pruned]
-    place = int(values.get("fq_task") or 0)
-    for task in tasks[place : place + 1] or tasks[:1]:
+    index = int(values.get("fq_task") or 0)
+    for task in tasks[index : index + 1] or tasks[:1]:
         method, rule = values.get("fq_method"), values.get("fq_rule")
         method = method if method in task.pruned else default_method(task)
         rule = rule if rule in task.rules else ACC
         base, other = (task.choices(name, rule) for name in (DENSE, method))
         numbers = changed_answers.flips(base, other, values.get("fq_kind") or EITHER)
         if len(numbers):
+            # the address counts questions from 1
             number = int(values.get("fq_question") or numbers[0] + 1) - 1
             yield {"task": task.task, "question": number, "rule": rule, "method": method}
 
 
-@panel("answers", "fq_item", "One question", reads=_options_in)
+@panel("answers", "fq_item", "One question", reads=_options_of_open_question)
 def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, method: str = "") -> Panel:
     """Likelihood of each option of one question under every model."""
     tasks = {answered.task: answered for answered in answered_tasks(run)}
@@ -140,7 +142,7 @@ def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, met
     by_method = {name: answered.answers(name) for name in answered.methods}
     first = by_method[answered.methods[0]]
     number = in_range("question", question, len(first.counts))
-    table, options = changed_answers.of_question(by_method, rule, number), options_table(answered, number, rule)
+    table, options = changed_answers.question_table(by_method, rule, number), options_table(answered, number, rule)
     caption = (
         "Marks further right are more likely. Each model chooses its rightmost mark; the shaded row is the correct "
         "option."
@@ -170,7 +172,7 @@ def options_table(answered: TaskAnswers, number: int, rule: str) -> pd.DataFrame
     """Return the options of a question with their text and the models that choose them."""
     chosen = {name: int(answered.choices(name, rule).option[number]) for name in answered.methods}
     first = answered.methods[0]
-    table = changed_answers.of_question({first: answered.answers(first)}, rule, number)
+    table = changed_answers.question_table({first: answered.answers(first)}, rule, number)
     questions = answered.questions
     texts = questions.question_at(number)[1] if questions is not None and number < len(questions.counts) else []
     return pd.DataFrame(
@@ -188,15 +190,19 @@ def options_table(answered: TaskAnswers, number: int, rule: str) -> pd.DataFrame
 def _finding(answered: TaskAnswers, method: str, number: int, rule: str) -> str:
     if not answered.pruned:
         return ""
-    base, other = (answered.choices(name, rule).hit[number] for name in (DENSE, method))
-    words = ("wrong", "right")
-    return f": the dense model is {words[bool(base)]}, {escape(label(method))} {words[bool(other)]}"
+    hits = (answered.choices(name, rule).hit[number] for name in (DENSE, method))
+    dense, pruned = ("right" if is_right else "wrong" for is_right in hits)
+    return f": the dense model is {dense}, {escape(label(method))} {pruned}"
 
 
 def plot_likelihoods(table: pd.DataFrame, rule: str, title: str = "") -> go.Figure:
-    """Plot a row for each option and a mark for each model; the right option is shaded."""
+    """Plot a row for each option and a mark for each model; the right option is shaded.
+
+    The columns of `table` are the option, whether it is right, and one per model. `title` replaces that of the axis.
+    """
     shown = table
     if len(table) > MOST_OPTIONS:
+        # the first options, and the right one wherever it is
         shown = table[(np.arange(len(table)) < MOST_OPTIONS - 1) | table.right.to_numpy()]
     rows = [f"{name}{' ✓' if right else ''}" for name, right in zip(shown.option, shown.right, strict=True)]
     figure = go.Figure()

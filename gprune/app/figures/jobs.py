@@ -43,33 +43,33 @@ def recovery_losses(run: Run) -> Panel:
     if not stages.recovers(run.study):
         raise MethodError("this run has no recovery: its recovery.kind is none")
     pruned = [name for name in run.study.methods if METHODS[name].decision != "none"]
-    trained = {name: record for name in pruned if (record := run.find(stages.recovered_weights, name)) is not None}
-    if not trained:
+    records = {name: record for name in pruned if (record := run.find(stages.recovered_weights, name)) is not None}
+    if not records:
         raise MissingResultError("the recovery of any method")
     loss = "distillation" if run.study.recovery.distillation_weight else "cross_entropy"
     figure = go.Figure()
-    for name, record in trained.items():
+    for name, record in records.items():
         line = {"color": METHOD_COLORS.get(name, GREY), "dash": METHOD_DASHES[name]}
         _add_steps(figure, _column(record.steps, record.columns, loss), in_figure(label(name)), line)
-    words = {"distillation": "distance from the dense model", "cross_entropy": "cross-entropy"}[loss]
+    axis_title = {"distillation": "distance from the dense model", "cross_entropy": "cross-entropy"}[loss]
     return Panel(
-        style(figure, "step", f"{words} (nats/token)", 280),
-        f"Loss on each step’s sequences, {escape(stages.recovery_label(run.graph))}.",
+        style(figure, "step", f"{axis_title} (nats/token)", 280),
+        f"Loss on the sequences of each step. Trained by {escape(stages.recovery_label(run.graph))}.",
         alt="loss of every method's recovery over the steps",
         table=lambda: pd.concat(
             pd.DataFrame(record.steps, columns=list(record.columns)).assign(method=name)
-            for name, record in trained.items()
+            for name, record in records.items()
         ),
     )
 
 
 def _column(steps: Array, columns: tuple[str, ...], name: str) -> Array:
-    """Return the (steps,) values of a column; no values if there is none of this name."""
+    """Return the (steps,) values of a column, empty if there is no such column."""
     values: Array = steps[:, columns.index(name)] if name in columns else np.empty(0)
     return values
 
 
 def _add_steps(figure: go.Figure, values: Array, name: str, line: Mapping[str, str]) -> None:
-    """Draw (steps,) values over the steps, counted from 1."""
+    """Add a line of (steps,) values over the steps, which count from 1; no line if there are no values."""
     if len(values):
         figure.add_scatter(x=np.arange(1, len(values) + 1), y=values, name=name, mode="lines", line=line)

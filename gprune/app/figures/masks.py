@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from gprune.analysis import ablation_effect, decisions, mask_map, whatif
-from gprune.analysis.ablation_effect import LEAST, AblationEffect
+from gprune.analysis.ablation_effect import MIN_CHANGED_SHARE, AblationEffect
 from gprune.analysis.decisions import Bins
 from gprune.analysis.formatting import format_signed, percent
 from gprune.analysis.mask_map import Atlas
@@ -36,18 +36,19 @@ from gprune.study.methods import of_masks
 from gprune.study.settings import require, require_choice
 
 BINS, MOST_BINS = 5, 10
-"""drift bins of the modules"""
+"""default and maximum number of bins of the modules by drift"""
 _MOST_LINES = 8
-"""lines that can be told apart in one chart"""
+"""maximum number of lines that are distinguishable in one chart"""
 NEURONS, GROUPS, SCALES = "neurons", "key/value groups", "learned scales"
 UNITS = {NEURONS: "FFN neurons of each layer.", GROUPS: "Key/value groups, each with its query heads."}
+"""caption of the figure for each kind of unit"""
 _READS = {"base": "pd_base", "bins": "pd_bins"}
 _DRIFT_AXIS = "modules by mean rank drift, most stable to most unstable"
 
 
 @panel("retention", "pd_budget", "Retention by drift of the modules", reads=_READS)
 def retention(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
-    """Share of neurons kept by drift of the modules, GPrune's and a baseline's."""
+    """Share of neurons that GPrune and a baseline keep, by the drift of their module."""
     base = choose_base(run, base)
     result = bin_decisions(run, base, bins)
     return Panel(
@@ -62,7 +63,7 @@ def retention(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
 
 @panel("overlap", "pd_jaccard", "Which neurons are chosen differently?", reads=_READS)
 def overlap(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
-    """Overlap of the neurons kept with those of a baseline, by drift of the modules."""
+    """Overlap of the neurons that GPrune and a baseline keep, by the drift of their module."""
     base = choose_base(run, base)
     result = bin_decisions(run, base, bins)
     title = (
@@ -102,9 +103,9 @@ def scales(run: Run) -> Panel:
     low, high = np.quantile(record.ffn[record.ffn != 0], (0.25, 0.75))
     return Panel(
         _plot_scales(record),
-        "Factors of the kept FFN neurons, learned after masks and repair with every weight fixed.",
+        "Scales of the kept FFN neurons, learned after masks and repair while all weights are fixed.",
         title=f"Half of the kept neurons are scaled by {low:.3f} to {high:.3f}",
-        how="A factor multiplies the neuron's column of down_proj. Right of the dashed line, a neuron counts more "
+        how="A scale multiplies the neuron's column of down_proj. Right of the dashed line, a neuron counts more "
         "than in the dense model; left of it, less.",
     )
 
@@ -113,11 +114,11 @@ def scales(run: Run) -> Panel:
 def parts(run: Run) -> Panel:
     """Share of the decisions that change if one part of GPrune is removed."""
     effect = derived_cache.ablation_effects(run)
-    idle = [part for part, share in effect.decisions_changed.items() if share < LEAST]
+    idle = [part for part, share in effect.decisions_changed.items() if share < MIN_CHANGED_SHARE]
     return Panel(
         _plot_parts(effect),
         "Share of neuron decisions that change without a part. Do not credit a part left of the dashed line "
-        f"({percent(LEAST)}) with a gain.",
+        f"({percent(MIN_CHANGED_SHARE)}) with a gain.",
         title=f"{' and '.join(idle)} {'changes' if len(idle) == 1 else 'change'} almost no decision" if idle else "",
         table=lambda: ablation_effect.effect_table(effect),
         how="Each part is removed alone, at the same retention. Without RASA, every module is scored from the "
@@ -127,14 +128,14 @@ def parts(run: Run) -> Panel:
 
 
 def base_methods(run: Run) -> list[str]:
-    """Return the masks that GPrune's can be compared with."""
-    return [name for name in run.masked if name != "gprune"]
+    """Return the names of the masks that can be compared with GPrune's."""
+    return [name for name in run.mask_names if name != "gprune"]
 
 
 def choose_base(run: Run, base: str) -> str:
-    """Return the baseline, by default that of the run's own metric.
+    """Return the baseline; if `base` is empty, the method of the run's own metric.
 
-    Raises SettingsError if the run has no such masks, MissingResultError if it has none at all.
+    Raises SettingsError if the run has no such masks, MissingResultError if it has no masks of a baseline.
     """
     names = base_methods(run)
     if not base:
@@ -222,7 +223,7 @@ def plot_by_layer(masks: dict[str, PruningMasks], unit: str, selected: Selection
 def _plot_parts(effect: AblationEffect) -> go.Figure:
     """Plot the share of decisions that each part changes; parts with almost no effect are hollow."""
     names, percents = list(effect.decisions_changed), [100 * share for share in effect.decisions_changed.values()]
-    color, limit = METHOD_COLORS["gprune"], 100 * LEAST
+    color, limit = METHOD_COLORS["gprune"], 100 * MIN_CHANGED_SHARE
     figure = go.Figure()
     colors = [color if share >= limit else "rgba(0,0,0,0)" for share in percents]
     hover = "without %{y}: %{x:.2f}% of the decisions change<extra></extra>"
@@ -247,8 +248,8 @@ _TEXT_NAMES = "from B", "from A"
 _ATLAS_READS = {"method": "atlas_method", "base": "atlas_base", "shown": "atlas_shown"}
 _LEARNED = (
     "The thresholds that the run learned on both texts are shifted together to the same budget, so each module keeps "
-    "as many neurons. Learning from one text alone needs a run. Key/value groups are scored from the primary text in "
-    "both cases."
+    "the same number of neurons with either text. Learning from one text alone needs a new run. Key/value groups are "
+    "always scored from the primary text."
 )
 _DECIDED = "The method's rule is applied twice at the same budget: to the scores on A alone and to those on B alone."
 _TEXT_CAPTIONS = {
@@ -324,7 +325,7 @@ def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Se
         alt=f"{share} depend on the calibration text",
         table=lambda: mask_map.atlas_table(changes, *_TEXT_NAMES, _mean_drift(run)),
         how=f"A is {first}, B is {second}. {_LEARNED if learned else _DECIDED} Another sample "
-        "of one text also changes some units; the calibration card on the Texts page shows how many.",
+        "of one text also changes some decisions; the calibration card on the Texts page shows how many.",
     )
 
 
@@ -358,14 +359,14 @@ def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Select
 
 
 def mask_labels(run: Run) -> dict[str, str]:
-    """Return the masks of the run by name, with their labels; raise MissingResultError if there are none."""
-    return run.require({name: label(name) for name in run.masked}, stages.masks)
+    """Return the label of each of the run's masks by name; raise MissingResultError if there are none."""
+    return run.require({name: label(name) for name in run.mask_names}, stages.masks)
 
 
 def choose_masks(run: Run, method: str, base: str) -> tuple[str, str]:
-    """Return the two masks to compare, by default the first of the run and those of its own metric.
+    """Return the names of two masks to compare, by default the first of the run and those of its own metric.
 
-    Both are the same if the run has masks of only one method. Raises SettingsError if the run lacks the named
+    Both names are the same if the run has masks of only one method. Raises SettingsError if the run lacks the named
     masks, MissingResultError if it has no masks.
     """
     names = list(mask_labels(run))
@@ -390,7 +391,7 @@ def compare_texts(run: Run, method: str) -> Atlas:
 
 
 def _load_columns(run: Run) -> Array:
-    """Return the (modules,) column of each module in its layer's row of the atlas; see `mask_map.module_columns`."""
+    """Return the (modules,) columns of the modules in the atlas; see `mask_map.module_columns`."""
     return mask_map.module_columns(run.load(stages.partition), run.load(stages.drift).magnitude)
 
 
@@ -406,9 +407,10 @@ def _mean_drift(run: Run) -> Array | None:
 def plot_modules(
     atlas: Atlas, column: Array, names: tuple[str, str], shown: str = CHANGE, selected: Selection = NOTHING
 ) -> go.Figure:
-    """Plot layers by modules, colored by one of COLORS.
+    """Plot the modules of each layer in a row, coloured by `shown`, one of COLORS.
 
-    `column` is (modules,) the column of each module in its layer, from the one that drifts least.
+    `column` is (modules,), the column of each module; modules that drift least come first. `names` are the labels of
+    the two masks that `atlas` compares.
     """
     grid = mask_map.arrange_grid(atlas, atlas.change if shown == CHANGE else atlas.differs, column)
     look = {"hoverinfo": "skip", "hoverongaps": False, "xgap": 1, "ygap": 1} | _color_scale(atlas, shown)
@@ -456,10 +458,10 @@ def _plot_groups(masks: dict[str, PruningMasks], scores: dict[str, Array], selec
         figure.add_heatmap(z=kept_groups, colorscale=scale, zmin=0, zmax=1, showscale=False, row=1, col=column)
         hover = f"layer %{{y}}, group %{{x}}: {in_figure(label(method))} %{{customdata[3]:.0f}} (1 = kept)"
         _add_group_cells(figure, kept_groups.shape, kept_groups.ravel(), hover, column)
-    # all panels of scores share one colour scale, in standard deviations within a layer
-    standard = {name: standardize(values) for name, values in scores.items()}
-    reach = max(float(max(np.abs(values).max() for values in standard.values())), 1e-6)
-    for column, (name, values) in enumerate(standard.items(), start=len(masks) + 1):
+    # all panels of scores share one colour scale, in standard deviations within a layer; it may not be empty
+    standardized = {name: standardize(values) for name, values in scores.items()}
+    reach = max(float(max(np.abs(values).max() for values in standardized.values())), 1e-6)
+    for column, (name, values) in enumerate(standardized.items(), start=len(masks) + 1):
         figure.add_heatmap(z=values.astype(np.float32), coloraxis="coloraxis", row=1, col=column)
         hover = (
             f"layer %{{y}}, group %{{x}}: %{{customdata[3]:.2f}} deviations from the layer's mean, {name} "

@@ -1,4 +1,4 @@
-"""Figures of neurons: the map of a layer, and one neuron, module or layer by itself."""
+"""Figures of neurons: the map of a layer, and the ranks and scores of one neuron, module or layer."""
 
 import contextlib
 import math
@@ -57,16 +57,16 @@ COLORINGS = {
     TEXT_MASKS: "kept by either text's scores",
     METHOD_MASKS: "kept by GPrune or a baseline",
 }
-"""values that a color can stand for"""
+"""what the colour of a neuron can stand for"""
 MOST_POINTS = 12_000
-"""maximum number of neurons in a chart, because more are slow to send"""
+"""maximum number of neurons in a chart; more would be slow to send to the browser"""
 _CROWDED = 1500
 """number of points above which the marks are smaller"""
 _SYMBOLS = (
     *("circle", "diamond-open", "cross", "square-open", "triangle-up"),
     *("hexagon-open", "star", "circle-open", "x", "triangle-down-open"),
 )
-"""symbols for modules beyond the distinguishable hues, in turn"""
+"""symbols of modules, one for each use of the distinguishable hues"""
 _BOTH = "#5B7F95"
 """hue of neurons that both masks keep"""
 _CAPTIONS = {
@@ -78,7 +78,7 @@ _CAPTIONS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Neurons that look the same."""
+    """Neurons that are drawn with the same colour and symbol."""
 
     name: str
     color: str
@@ -89,18 +89,18 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coloring:
-    """Colors of the neurons of a layer: in groups, or by a number each."""
+    """Colours of the neurons of a layer: by group, or by one number per neuron."""
 
     groups: tuple[Group, ...] = ()
     values: Array | None = None
-    """(neurons,) numbers, where there are no groups"""
+    """(neurons,) numbers if there are no groups, else None"""
     title: str = ""
     """name of the numbers"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plane:
-    """A layer's neurons in a plane."""
+    """Positions of a layer's neurons in a two-dimensional map."""
 
     points: Array
     """(neurons, 2)"""
@@ -130,7 +130,7 @@ def neuron_map(
     """Plot the neurons of one layer in a plane, with similar neurons close together.
 
     The default layout is UMAP if a job has computed it, else PCA. The default colours show which masks keep a neuron,
-    if the run has masks.
+    if the run has masks. `method` names the masks of a colouring by masks, by default those of the run's own metric.
     """
     layer = in_range("layer", layer, run.load(stages.shape).layers)
     require_choice("basis", basis, tuple(BASES))
@@ -181,7 +181,7 @@ def _explain_map(run: Run, basis: str, layout: str) -> str:
         "PCA shows the two components of largest variance."
         if layout == PCA
         else f"UMAP uses at most {analysis.MOST_COMPONENTS} principal components, {analysis.NEIGHBOURS} neighbours, "
-        f"minimum distance {analysis.APART} and seed {run.study.seed}; another seed gives another layout."
+        f"minimum distance {analysis.MIN_DISTANCE} and seed {run.study.seed}; another seed gives another layout."
     )
     scores = "Score colours are ranks within the layer, from 0 (least important) to 1 (most important)."
     masks = "“Only … scores”: the method keeps the neuron with the scores of this text alone, at the same budget."
@@ -210,7 +210,7 @@ def _measured_texts(run: Run) -> tuple[str, ...]:
 def plane_stage(run: Run, layer: int, basis: str, layout: str) -> stages.Stage | None:
     """Return the stage that computes a plane, or None if the app computes it directly.
 
-    Raises MissingResultError if no text was measured yet.
+    Raises MissingResultError if no text has statistics yet.
     """
     if layout == UMAP:
         return stages.neuron_map(run.graph, layer, basis, _measured_texts(run) if basis == BEHAVIOUR else ())
@@ -252,17 +252,18 @@ def load_plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
 
 @lru_cache(64)
 def _behaviour(root: str, keys: tuple[str, ...], layer: int) -> analysis.PrincipalCoordinates:
+    """Return the principal components of a layer's activation statistics, whose `keys` are one per text."""
     kind = records.ActivationStatistics.__name__
     return analysis.behaviour([record(root, "statistics", key, kind) for key in keys], layer)
 
 
 def mask_choices(run: Run, colour: str) -> list[str]:
-    """Return the names of the masks that a coloring can use."""
-    return [name for name in run.masked if colour == TEXT_MASKS or name != "gprune"]
+    """Return the names of the masks that a colouring can use; only TEXT_MASKS can use those of GPrune."""
+    return [name for name in run.mask_names if colour == TEXT_MASKS or name != "gprune"]
 
 
 def default_masks(run: Run, colour: str) -> str:
-    """Return the masks of the run's own metric if a coloring compares masks, else an empty name.
+    """Return the name of the masks of the run's own metric if a colouring compares masks, else an empty string.
 
     Raises MissingResultError if the run has no masks, and the coloring needs them.
     """
@@ -274,16 +275,17 @@ def default_masks(run: Run, colour: str) -> str:
 
 
 def default_coloring(run: Run) -> str:
-    """Return the coloring by the masks that keep a neuron, or the best alternative that the run has results for."""
-    if "gprune" in run.masked and len(run.masked) > 1:
+    """Return METHOD_MASKS if the run has masks of GPrune and a baseline, else MODULE if it has modules, else DRIFT."""
+    if "gprune" in run.mask_names and len(run.mask_names) > 1:
         return METHOD_MASKS
     return MODULE if run.has(stages.partition) else DRIFT
 
 
-def color_neurons(run: Run, layer: int, colour: str, method: str) -> Coloring:
-    """Return the coloring of a layer by one of COLORINGS.
+def color_neurons(run: Run, layer: int, colour: str, masks_name: str) -> Coloring:
+    """Return the colouring of a layer; `colour` is one of COLORINGS.
 
-    TEXT_MASKS decides the masks of `method` again from either text, METHOD_MASKS compares GPrune's with them.
+    TEXT_MASKS compares the masks that the method of `masks_name` decides from text A with those from text B.
+    METHOD_MASKS compares GPrune's masks with the masks `masks_name`. The other colourings ignore it.
     Raises MissingResultError if the run lacks the result, MethodError if the method cannot decide
     without a new run.
     """
@@ -294,18 +296,18 @@ def color_neurons(run: Run, layer: int, colour: str, method: str) -> Coloring:
     if colour in (SCORE_A, SCORE_B):
         index = int(colour == SCORE_B)
         scores = run.load(stages.scores, stages.PAIR[index]).ffn[layer]
-        return Coloring(values=analysis.positions(scores), title=name_texts(f"rank on {'AB'[index]}", run.study))
-    name = of_masks(method).name
+        return Coloring(values=analysis.normalized_ranks(scores), title=name_texts(f"rank on {'AB'[index]}", run.study))
+    method = of_masks(masks_name).name
     if colour == TEXT_MASKS:
         texts = whatif.PRIMARY, whatif.AUXILIARY
-        first, second = (derived_cache.masks_of_text(run, name, text).ffn[layer] for text in texts)
-        words = (name_texts(f"only {letter}’s scores", run.study) for letter in "AB")
-        labels = list(zip(words, (TEXT_A, TEXT_B), strict=True))
+        first, second = (derived_cache.masks_of_text(run, method, text).ffn[layer] for text in texts)
+        names = (name_texts(f"only {letter}’s scores", run.study) for letter in "AB")
+        labels = list(zip(names, (TEXT_A, TEXT_B), strict=True))
     else:
-        first, second = (run.load(stages.masks, masks).ffn[layer] for masks in ("gprune", method))
-        # masks have the hue of their method
-        methods = "gprune", method if method in METHODS else name
-        labels = [(f"only {label(method)}", METHOD_COLORS[method]) for method in methods]
+        first, second = (run.load(stages.masks, name).ffn[layer] for name in ("gprune", masks_name))
+        # masks that are not named like a method have label and hue of the first method with these masks
+        methods = "gprune", masks_name if masks_name in METHODS else method
+        labels = [(f"only {label(name)}", METHOD_COLORS[name]) for name in methods]
     return Coloring(
         (
             Group("kept by neither", PALE, "circle", ~first & ~second),
@@ -317,17 +319,18 @@ def color_neurons(run: Run, layer: int, colour: str, method: str) -> Coloring:
 
 
 def group_by_module(labels: Array) -> tuple[Group, ...]:
-    """Return a group for every module of (neurons,) labels: one hue each, and another symbol when the hues repeat."""
+    """Return a group for every module of (neurons,) `labels`; when the hues repeat, the symbol changes."""
     groups = []
     for module in range(int(labels.max()) + 1):
-        turn, hue = divmod(module, len(MODULES))
-        symbol = _SYMBOLS[turn % len(_SYMBOLS)]
+        cycle, hue = divmod(module, len(MODULES))
+        symbol = _SYMBOLS[cycle % len(_SYMBOLS)]
         groups.append(Group(f"module {module}", MODULES[hue], symbol, labels == module))
     return tuple(groups)
 
 
 def differing_share(coloring: Coloring) -> float:
-    """Return the share of the layer's neurons that only one of the two masks of a coloring keeps."""
+    """Return the share of the layer's neurons that only one of the two masks of a colouring keeps."""
+    # the groups are: kept by neither, by both, by the first mask only, by the second mask only
     return float(np.mean(coloring.groups[2].members | coloring.groups[3].members))
 
 
@@ -339,9 +342,10 @@ def plot_plane(
     labels: Array | None = None,
     selected: Selection = NOTHING,
 ) -> go.Figure:
-    """Plot the `neurons` of a layer as points of a plane.
+    """Plot some `neurons` of a layer as points of a plane.
 
-    `points` (neurons, 2), `coloring` and `labels` (neurons,) are of all neurons of the layer.
+    `points` (neurons, 2), `coloring` and the modules `labels` (neurons,) describe all neurons of the layer. `axes` are
+    the titles of the axes.
     """
     figure = go.Figure()
     size = 4 if len(neurons) > _CROWDED else 6
@@ -378,12 +382,12 @@ def plot_plane(
 def _add_neurons(
     figure: go.Figure, points: Array, neurons: Array, marker: dict[str, Any], hover: str, name: str, legend: bool = True
 ) -> None:
-    # few bytes per neuron, since there are many
-    kind = np.int16 if not len(neurons) or neurons.max() < 2**15 else np.int32
+    # small types, because every neuron is sent to the browser
+    integer = np.int16 if not len(neurons) or neurons.max() < 2**15 else np.int32
     figure.add_scattergl(
         x=points[neurons, 0].astype(np.float32),
         y=points[neurons, 1].astype(np.float32),
-        customdata=neurons.astype(kind),
+        customdata=neurons.astype(integer),
         mode="markers",
         marker=marker,
         name=name,
@@ -395,7 +399,7 @@ def _add_neurons(
 _MOST_SCORE_BINS = 40
 MOST_ACTIVATION_BINS = 80
 _LEAST_SCORE = 1e-300
-"""smallest score on a log axis"""
+"""the scores are drawn on a log axis only if all of them are larger"""
 
 
 def most_drifting_neuron(run: Run) -> Selection:
@@ -408,23 +412,25 @@ def most_drifting_neuron(run: Run) -> Selection:
     return NOTHING
 
 
-def _read_unit(run: Run, values: Mapping[str, Any]) -> Selection:
-    """Return the selected unit, by default the neuron with the highest drift."""
+def _unit_in_address(run: Run, values: Mapping[str, Any]) -> Selection:
+    """Return the unit that an address selects, by default the neuron with the highest drift."""
     selected = available_part(run, Selection(*(values.get(key) for key in KEYS)))[0]
     return selected or most_drifting_neuron(run)
 
 
-def _read_neuron(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    unit = _read_unit(run, values)
+def _neuron_options(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """Return the options of the figure of one neuron, if an address selects a neuron."""
+    unit = _unit_in_address(run, values)
     return [] if unit.neuron is None else [{"layer": unit.layer, "neuron": unit.neuron}]
 
 
-def _read_group(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    unit = _read_unit(run, values)
+def _group_options(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """Return the options of the figure of a module or layer, if an address selects one."""
+    unit = _unit_in_address(run, values)
     return [{"layer": unit.layer, "module": unit.module}] if unit and unit.neuron is None else []
 
 
-@panel("neuron_ranks", "ins_unit", "One neuron on every text", reads=_read_neuron)
+@panel("neuron_ranks", "ins_unit", "One neuron on every text", reads=_neuron_options)
 def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Panel:
     """Plot the rank of a neuron on every text, with its range over halves of the text."""
     layers, neurons = run.load(stages.scores, "primary").ffn.shape
@@ -448,12 +454,12 @@ def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Pane
                 for letter, ranks in texts.items()
             ]
         ),
-        how="Ranks run from 0 to 1 within the layer. A half is a contiguous half of the shards, from every starting "
-        "point. A half is noisier than the whole text, so the whiskers are wide.",
+        how="Ranks run from 0 to 1 within the layer. Each half is a sequence of consecutive shards in cyclic order; "
+        "every shard begins one. A half is noisier than the whole text, so the whiskers are wide.",
     )
 
 
-@panel("score_histograms", "ins_unit", "Scores of a layer or a module on every text", reads=_read_group)
+@panel("score_histograms", "ins_unit", "Scores of a layer or a module on every text", reads=_group_options)
 def score_histograms(run: Run, *, layer: int | None = None, module: int | None = None) -> Panel:
     """Plot the distribution of the scores of a layer's or a module's neurons on each text."""
     layer = in_range("layer", layer, len(run.load(stages.scores, "primary").ffn))
@@ -480,14 +486,17 @@ def _describe_group(unit: Selection, members: int, rows: pd.DataFrame | None) ->
     return f"Module {unit.module} of layer {unit.layer}: {format_count(members, 'neuron')}{outcome}"
 
 
-def activations(run: Run, values: Mapping[str, Array], progress: str) -> Panel:
-    """Return the panel of a neuron's (tokens,) activations on each text; `progress` is a sentence."""
+def activation_panel(run: Run, values: Mapping[str, Array], progress: str) -> Panel:
+    """Return the panel of a neuron's (tokens,) activations by letter of the text.
+
+    `progress` says how many sequences are read, for the caption.
+    """
     table = bin_activations(values)
-    shares = (f"{100 * (activations >= 0).mean():.0f}% on {letter}" for letter, activations in values.items())
-    words = name_texts(", ".join(shares), run.study)
+    percents = (f"{100 * (activations >= 0).mean():.0f}% on {letter}" for letter, activations in values.items())
+    shares = name_texts(", ".join(percents), run.study)
     return Panel(
         plot_activations(table, names_in_figure(run.study)),
-        f"Share of tokens with an activation of 0 or more: {escape(words)}. {progress}; every token counts once, "
+        f"Share of tokens with an activation of 0 or more: {escape(shares)}. {progress}; every token counts once, "
         "and the axis of shares is logarithmic.",
         alt="histogram of the activations on each text",
         table=lambda: table,
@@ -497,7 +506,10 @@ def activations(run: Run, values: Mapping[str, Array], progress: str) -> Panel:
 
 
 def members_of(run: Run, unit: Selection) -> tuple[Array, pd.DataFrame | None]:
-    """Return (neurons,) bool of a module or a layer, and the rows of its modules where there are modules."""
+    """Return (neurons,) bool, the members of a module or layer, and the table of its modules.
+
+    The table is None if the run has no modules yet.
+    """
     layer = unit.layer or 0
     table = _module_table(run, layer)
     if unit.module is None:
@@ -507,12 +519,13 @@ def members_of(run: Run, unit: Selection) -> tuple[Array, pd.DataFrame | None]:
 
 
 def kept_neurons(run: Run, layer: int) -> dict[str, Array]:
-    """Return (neurons,) bool of a layer for GPrune and the run's metric alone, by their labels."""
-    names = [name for name in ("gprune", run.study.metric) if name in run.masked]
+    """Return (neurons,) bool, the neurons of a layer that GPrune and the run's metric alone keep, by label."""
+    names = [name for name in ("gprune", run.study.metric) if name in run.mask_names]
     return {control_label(name): np.asarray(run.load(stages.masks, name).ffn[layer]) for name in names}
 
 
 def _module_table(run: Run, layer: int) -> pd.DataFrame | None:
+    """Return a table with one row per module of a layer, or None if the run has no modules yet."""
     if not run.has(stages.partition):
         return None
     statistics, adapted = run.find(stages.modules), run.find(stages.adapted_scores)
@@ -538,6 +551,7 @@ def layer_ranks(run: Run, layer: int) -> dict[str, LayerRanks]:
     texts = {}
     for role in texts_of(run.study):
         if run.has(stages.scores, role):
+            # without keys, the halves are not ranked
             keys = "", ""
             if not _explain_no_halves(run) and run.has(stages.statistics, role) and run.has(stages.norms):
                 keys = run.key(stages.statistics, role), run.key(stages.norms)
@@ -547,6 +561,7 @@ def layer_ranks(run: Run, layer: int) -> dict[str, LayerRanks]:
 
 
 def _explain_no_halves(run: Run) -> str:
+    """Return the reason why halves of a text cannot be ranked; empty if they can."""
     if run.study.metric not in scoring.METRICS:
         return "No whiskers: the metric cannot score parts of a text."
     if run.study.metric == "flap" and run.study.calibration.flap_variant == "released":
@@ -558,6 +573,7 @@ def _explain_no_halves(run: Run) -> str:
 # a layer of a 7B model takes 1.4 MB per text, and the page of each of its neurons needs it
 @lru_cache(24)
 def _rank_layer(root: str, scores: str, statistics: str, norms: str, metric: str, layer: int) -> LayerRanks:
+    """Return the ranks of a layer on a text from the keys of its results; without `statistics`, halves are unranked."""
     score = record(root, "scores", scores, "UnitScores").ffn[layer]
     if not statistics:
         return inspection.rank_layer(score, None, 0)
@@ -583,7 +599,7 @@ def _plot_ranks(texts: Mapping[str, LayerRanks], neuron: int, names: Mapping[str
 
 
 def _plot_scores(scores: Mapping[str, Array], names: Mapping[str, str]) -> go.Figure:
-    """Plot histograms of the (units,) scores by letter."""
+    """Plot histograms of the (neurons,) scores by letter of the text."""
     all_scores = np.concatenate(list(scores.values()))
     log = bool((all_scores > _LEAST_SCORE).all())
     # a module has few neurons, which many bins would show one by one
@@ -606,7 +622,7 @@ def bin_activations(values: Mapping[str, Array]) -> pd.DataFrame:
     `values` are keyed by the letter of the text. The width of a bin is a power of two, and 0 is an edge.
     """
     low, high = float(min(map(np.min, values.values()))), float(max(map(np.max, values.values())))
-    # at most 64 bins on either side of 0
+    # the exponent of a bin width that gives at most 64 bins on either side of 0
     power = math.frexp(max(abs(low), abs(high)) / 64)[1]
     while (last := _bin_index(high, power) + 1) - (first := _bin_index(low, power)) > MOST_ACTIVATION_BINS:
         power += 1
@@ -618,6 +634,7 @@ def bin_activations(values: Mapping[str, Array]) -> pd.DataFrame:
 
 
 def _bin_index(value: float, power: int) -> int:
+    """Return the index of the bin of width 2**power that has the value; bin 0 begins at 0."""
     return math.floor(math.ldexp(value, -power))
 
 

@@ -27,15 +27,15 @@ from gprune.evaluation import protocol
 from gprune.pipeline.runs.opened import MissingResultError, Run
 
 FIRST_SCREEN = 300
-"""pixels of each figure of the first screen"""
+"""height in pixels of each figure of the first screen"""
 MOST_ROWS = 9
-"""methods that fit into a figure of the first screen"""
+"""maximum number of methods in a figure of the first screen"""
 _TICK_WIDTH = 0.28
-"""share of the axis that a tick's name takes"""
+"""share of the axis that the label of a tick takes"""
 _HEADROOM, _ABOVE_MARK, _NEXT_TO_MARK = 0.5, 13.0, 8.0
 """rows of room above the first mark; pixels from a mark up to a name above it, and to one next to it"""
-_LETTER, _AXIS = 6.9, 270.0
-"""pixels of a letter of a name, and of the axis in a window of 1280"""
+_CHARACTER_PIXELS, _AXIS_PIXELS = 6.9, 270.0
+"""width of a character of a name, and of the axis in a window of 1280 pixels"""
 _NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
 
 
@@ -43,7 +43,7 @@ _NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
 def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
     """The neurons whose rank shifts most, in the selected layer or else in the one that drifts most."""
     neurons = story.find_movers(run, selected.layer, selected.neuron)
-    count, up = len(neurons.neurons), int((neurons.second > neurons.first).sum())
+    count, higher = len(neurons.neurons), int((neurons.second > neurons.first).sum())
     (first, second), names = text_pair(run.study), names_in_figure(run.study)
     which = "the selected layer" if selected else "the layer whose neurons drift most (median)"
     return Panel(
@@ -51,8 +51,8 @@ def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
         f"{count} of {neurons.width:,} neurons; half of all shift less than {neurons.median:.3f}.",
         action="Click a mark to select its neuron on every page.",
         title=f"Layer {neurons.layer}, selected" if selected else f"Layer {neurons.layer} shifts most",
-        alt=f"of the {count} neurons that shift most in layer {neurons.layer}, {up} rank higher on {second} "
-        f"and {count - up} higher on {first}",
+        alt=f"of the {count} neurons that shift most in layer {neurons.layer}, {higher} rank higher on {second} "
+        f"and {count - higher} higher on {first}",
         table=neurons.table,
         how=f"Each line is a neuron of layer {neurons.layer}, {which}. Left: its rank when importance is measured on "
         f"{first}; right: on {second}. These are the largest shifts of the layer, not typical ones; the next figure "
@@ -67,13 +67,13 @@ def noise(run: Run) -> Panel:
     cross, _, *floors = curves
     floor = max(curve.median for curve in floors)
     # a metric that reads no text gives both texts the same ranks
-    times = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
+    ratio = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
     first, second = text_pair(run.study)
     return Panel(
         _plot_survival(curves),
         f"Median drift by {escape(label(run.study.metric))}: {cross.median:.3f} from {first} to {second}, {floor:.3f} "
         "resampled. Shaded: above sampling noise.",
-        title=_noise_title(times),
+        title=_noise_title(ratio),
         alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} resampled",
         table=lambda: drift.distribution_table(curves),
         how="Share of the neurons of all layers whose rank shifts by at least d. Grey: the same between two halves "
@@ -81,12 +81,12 @@ def noise(run: Run) -> Panel:
     )
 
 
-def _noise_title(times: float) -> str:
-    if np.isnan(times):
+def _noise_title(ratio: float) -> str:
+    if np.isnan(ratio):
         return "Half of all neurons do not shift"
-    if times < 1.5:
+    if ratio < 1.5:
         return "Little above sampling noise"
-    return f"Median rank shift {times:.1f}× sampling noise" if times < 1000 else "All above sampling noise"
+    return f"Median rank shift {ratio:.1f}× sampling noise" if ratio < 1000 else "All above sampling noise"
 
 
 @panel("cost", "ov_cost", "What pruning costs")
@@ -99,13 +99,13 @@ def cost(run: Run) -> Panel:
     holdout = story.holdout_statuses(run)[text]
     expected, measured = story.expected_results([run]), story.method_results(run)
     missing = [] if story.has_ended(run) else missing_methods(measured, text, expected)
-    coming = f" Not measured yet: {escape(', '.join(map(label, missing)))}." if missing else ""
+    note = f" Not measured yet: {escape(', '.join(map(label, missing)))}." if missing else ""
     best = [control_label(name[1]) for name in winners(rank_lines(measured, [text], expected))]
     title = f"{best[0]} costs least" if best else ""
     return Panel(
         plot_costs(costs),
         f"Perplexity on {escape(short_text(run.study, text))} ({escape(holdout.brief)}), "
-        f"whiskers: 95% interval, paired over windows.{coming}",
+        f"whiskers: 95% interval, paired over windows.{note}",
         title=f"{' or '.join(best)}: too close to call" if len(best) > 1 else title,
         alt=", ".join(f"{label(item.method)} {format_signed(item.ratio - 1, '.0%')}" for item in costs),
         table=lambda: analysis.cost_table(costs, METHOD_LABELS),
@@ -128,7 +128,7 @@ def _plot_survival(curves: list[drift.Distribution]) -> go.Figure:
     # the legend fits above the falling curve
     legend = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}
     figure.update_layout(legend=legend | {"traceorder": "normal", "bgcolor": "rgba(0,0,0,0)"})
-    # the axis ends where almost no neuron is left
+    # the axis ends where fewer than 0.5% of the neurons are left
     last = max(int(np.flatnonzero(values > 0.5).max()) for values in beyond.values())
     figure.update_xaxes(range=[0, min(1.0, (last + 2) / len(curves[0].shares))])
     return figure.update_yaxes(range=[0, 101])
@@ -141,6 +141,7 @@ def plot_costs(costs: list[Cost]) -> go.Figure:
         # the cheapest methods, and always GPrune
         gprune = [cost for cost in costs[MOST_ROWS - 1 :] if cost.method == "gprune"]
         rows = [*costs[: MOST_ROWS - len(gprune)], *gprune]
+    # 1 is the dense model; the axis reaches at least 10% above it, and has a margin at both ends
     finite = [value for cost in rows for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
     low, high = 0.96 * min(1.0, *finite), 1.08 * max(1.1, *finite)
     # set all at once, because Plotly checks all annotations whenever one is added
@@ -150,6 +151,7 @@ def plot_costs(costs: list[Cost]) -> go.Figure:
     figure.add_vline(1.0, line={"color": GREY, "dash": "dot", "width": 1.5})
     style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
     axis = chart_style.log_ticks(low, high)
+    # ticks whose labels would overlap are left out
     ticks: list[float] = []
     for value in axis["tickvals"]:
         if not ticks or value >= (high / low) ** _TICK_WIDTH * ticks[-1]:
@@ -161,9 +163,9 @@ def plot_costs(costs: list[Cost]) -> go.Figure:
 
 
 def _add_cost(figure: go.Figure, cost: Cost, row: int, axis: tuple[float, float]) -> dict[str, Any]:
-    """Add a method's mark with its interval; return the annotation next to it, its name and change.
+    """Add a method's mark with its interval; return the annotation that shows its name and change next to it.
 
-    `axis` are the ends of the axis.
+    `axis` has the lowest and highest value of the axis.
     """
     name, finite = control_label(cost.method), np.isfinite(cost.ratio)
     value = f"{100 * (cost.ratio - 1):+,.0f}%" if finite else "not finite"
@@ -185,22 +187,22 @@ def _add_cost(figure: go.Figure, cost: Cost, row: int, axis: tuple[float, float]
 def _text_position(cost: Cost, text: str, axis: tuple[float, float]) -> dict[str, Any]:
     """Return a label and its position: right or left of an interval, in two lines if necessary, else above.
 
-    Positions on a log axis are powers of ten.
+    Positions on a log axis are exponents of ten.
     """
     if not np.isfinite(cost.ratio):
         return {"text": text, "x": 0, "xanchor": "left", "xshift": 3}
     left, right = np.log10(axis)
-    room = right - left
-    spaces = [index for index, letter in enumerate(text) if letter == " "]
+    decades = right - left
+    spaces = [index for index, character in enumerate(text) if character == " "]
     middle = min(spaces, key=lambda index: abs(index - len(text) / 2))
     for lines_of_text in (text, f"{text[:middle]}<br>{text[middle + 1 :]}"):
-        letters = max(len(from_figure(line)) for line in lines_of_text.split("<br>"))
-        width = letters * _LETTER / _AXIS * room
+        characters = max(len(from_figure(line)) for line in lines_of_text.split("<br>"))
+        width = characters * _CHARACTER_PIXELS / _AXIS_PIXELS * decades
         low, high = float(np.log10(cost.low)), float(np.log10(cost.high))
         if high + width <= right:
             return {"text": lines_of_text, "x": high, "xanchor": "left", "xshift": _NEXT_TO_MARK}
         if low - width >= left:
             return {"text": lines_of_text, "x": low, "xanchor": "right", "xshift": -_NEXT_TO_MARK}
     x = float(np.log10(cost.ratio))
-    anchor = "left" if x - left < room / 2 else "right"
+    anchor = "left" if x - left < decades / 2 else "right"
     return {"text": text, "x": x, "xanchor": anchor, "yshift": _ABOVE_MARK}

@@ -38,7 +38,7 @@ from gprune.study.settings import ReliabilitySettings
 
 P = ParamSpec("P")
 RULE: dict[str, Any] = {"drift_quantile": None, "score_quantile": None, "score_scale": "", "selection": ""}
-"""options that set the thresholds; the run's own value is the default"""
+"""options that set the thresholds, with defaults that stand for the run's own values"""
 _READS = {name: key for name, key in zip(RULE, ("rasa_qd", "rasa_qs", "rasa_scale", "rasa_selection"), strict=True)}
 _RULES = {
     "drift_and_score": "A module in the shaded corner is at or above the drift line and at or below the score "
@@ -54,10 +54,11 @@ _KEYS = (
     "while a line moves; the rest of the page updates on release."
 )
 _GROUPS = (
-    (thresholds.KEPT, GREY, "circle", 0.45),
+    (thresholds.UNCHANGED, GREY, "circle", 0.45),
     (thresholds.FROM_PRIMARY, TEXT_A, "square", 0.9),
     (thresholds.FROM_AUXILIARY, TEXT_B, "diamond", 0.95),
 )
+"""outcome of the rule for a module, with colour, symbol and opacity of its mark"""
 _HOVER = (
     "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, neurons: %{customdata[2]:.0f}<br>"
     "drift %{x:.3f}, mean score %{y:.4g}<br>"
@@ -66,17 +67,19 @@ _HOVER = (
 SMALLEST, LARGEST, LARGEST_OF_MANY = 4.0, 16.0, 9.0
 """diameters in pixels: the minimum, that of the largest module, and that of the largest of many modules"""
 MANY = 300
+"""number of modules above which the marks are smaller"""
 REMOVED, ADDED = "#E08214", "#8073AC"
 """hues of the purple-orange scale for signs, visible on light and dark background"""
 CurvePoint = tuple[str, float, Answer]
 """method, retention and losses; an answer without an identity is a measurement of the run"""
-_SAME = 0.005
-"""largest difference of equal retentions"""
+_RETENTION_TOLERANCE = 0.005
+"""two retentions are treated as equal if they differ by less"""
 _MARGIN = 1.15
 """factor by which the perplexity axis extends beyond the points"""
 
 
 def _rule_panel(name: str, card: str, heading: str, **reads: str) -> Callable[[Callable[P, Panel]], PanelFunction[P]]:
+    """Declare a figure that has the options of RULE; `reads` has the address keys of its other options."""
     return panel(name, card, heading, reads=_READS | reads, group=RULE)
 
 
@@ -107,11 +110,11 @@ def modules(run: Run, *, log: bool = True, **values: Any) -> Panel:
 @_rule_panel("changes", "rasa_changes", "What changes?", retention="rasa_keep")
 def changes(run: Run, *, retention: float | None = None, **values: Any) -> Panel:
     """Neurons of every layer that a rule, at the run's or another retention, decides differently from the run."""
-    run_masks, level = run.load(stages.masks, "gprune"), run.study.retention if retention is None else retention
-    level = run.study.with_settings({"retention": level}).retention
-    flips = decisions.overlaps(
-        run_masks, derived_cache.masks_of(run, adapted_choice(run, rule_of(run, **values), level))
-    )
+    if retention is not None:
+        # raises SettingsError if the value is not valid
+        retention = run.study.with_settings({"retention": retention}).retention
+    choice = adapted_choice(run, rule_of(run, **values), retention)
+    flips = decisions.overlaps(run.load(stages.masks, "gprune"), derived_cache.masks_of(run, choice))
     title = decisions.flips_title(flips)
     return Panel(
         flips_by_layer(flips[NEURONS]),
@@ -131,8 +134,8 @@ def measured_curve(run: Run, *, text: str = "", retention: float | None = None, 
     text = text or story.headline_measurements(run)[0]
     points = measured_points(derived_cache.measurements(run), text)
     is_edited = rule_of(run, **values) != run.study.reliability
-    level = run.study.retention if retention is None else retention
-    return curve_panel(points, level, run.study.text_name(text), is_edited)
+    retention = run.study.retention if retention is None else retention
+    return curve_panel(points, retention, run.study.text_name(text), is_edited)
 
 
 def curve_panel(points: Sequence[CurvePoint], retention: float, text: str, is_edited: bool) -> Panel:
@@ -144,8 +147,8 @@ def curve_panel(points: Sequence[CurvePoint], retention: float, text: str, is_ed
     note = " GPrune's measured point uses this run's own thresholds." if is_edited and is_measured else ""
     return Panel(
         plot_retention_curve(points, retention, is_edited),
-        "Pale points still lack windows. Bars are the 95% interval of the ratio to the dense model, paired over "
-        "windows; a point with one window has no bar." + note,
+        "Pale points are not measured on all windows yet. Bars are the 95% interval of the ratio to the dense model, "
+        "paired over windows; a point with one window has no bar." + note,
         alt="perplexity of each method against retention",
         title=f"Perplexity on {escape(text)} against retention",
         how="The legend shows each method's perplexity at the slider's retention, interpolated between points on the "
@@ -161,8 +164,8 @@ def adapted_choice(run: Run, rule: ReliabilitySettings, retention: float | None 
 
 def rule_of(run: Run, **values: Any) -> ReliabilitySettings:
     """Return the run's rule with some values replaced. Raises SettingsError if a value is not valid."""
-    changes = {f"reliability.{name}": value for name, value in values.items() if value not in (None, "")}
-    return run.study.with_settings(changes).reliability if changes else run.study.reliability
+    settings = {f"reliability.{name}": value for name, value in values.items() if value not in (None, "")}
+    return run.study.with_settings(settings).reliability if settings else run.study.reliability
 
 
 def rule_options(run: Run, rule: ReliabilitySettings) -> dict[str, Any]:
@@ -197,7 +200,7 @@ def scatter(
 
 
 def _diameters(sizes: Array) -> Array:
-    """(modules,) marker diameters; the area grows with the number of neurons."""
+    """Return the (modules,) diameters of the marks; the area grows with the number of neurons."""
     largest = LARGEST if len(sizes) <= MANY else LARGEST_OF_MANY
     scaled = largest * np.sqrt(sizes / sizes.max())
     return np.maximum(scaled, SMALLEST).astype(np.float32)
@@ -219,12 +222,12 @@ def _set_ranges(figure: go.Figure, statistics: ModuleStatistics, log: bool) -> t
 def _draw_thresholds(
     figure: go.Figure, adapted: AdaptedScores, log: bool, selection: str, scores: tuple[float, float]
 ) -> None:
-    """Draw the lines of the rule and shade what it adapts."""
+    """Draw the lines of the rule and shade what it adapts; `scores` are the ends of the score axis."""
     x, y = adapted.drift_threshold, adapted.score_threshold
     if selection not in ("drift", "drift_and_score"):
         return
-    both = selection == "drift_and_score"
-    top = y if both else scores[1]
+    has_score_line = selection == "drift_and_score"
+    top = y if has_score_line else scores[1]
     if top > scores[0]:
         corners = {"x0": x, "x1": figure.layout.xaxis.range[1], "y0": scores[0], "y1": top}
         figure.add_shape(type="rect", **corners, fillcolor=TEXT_B, opacity=0.10, line_width=0, layer="below")
@@ -232,7 +235,7 @@ def _draw_thresholds(
     note = {"showarrow": False, "xshift": 4, "yshift": -4, "xanchor": "left", "yanchor": "top"}
     figure.add_vline(x, line=line)
     figure.add_annotation(x=x, y=1, yref="paper", text=f"drift ≥ {x:.3f}", **note)
-    if not both:
+    if not has_score_line:
         return
     figure.add_hline(y, line=line)
     if y > 0 or not log:
@@ -263,12 +266,13 @@ def flips_by_layer(flips: Overlap) -> go.Figure:
     layer_axis(figure, len(layers))
     highest = max(int(flips.first.max()), int(flips.second.max()))
     if highest < 5:
+        # an automatic axis of small counts would have fractions
         figure.update_yaxes(dtick=1, range=[-max(highest, 1) - 0.2, max(highest, 1) + 0.2])
     return figure.add_hline(0, line={"color": GREY, "width": 1})
 
 
 def measured_points(cells: Sequence[Measurement], text: str) -> list[CurvePoint]:
-    """Return a run's measurements on a text as complete answers; empty without the dense model."""
+    """Return a run's measurements on a text as complete answers; empty if the dense model is not measured on it."""
     by_method = {cell.method: cell for cell in cells if cell.text == text and len(cell.losses)}
     dense = by_method.pop(DENSE, None)
     return [
@@ -284,9 +288,11 @@ def curve_table(points: Sequence[CurvePoint], is_edited: bool = False) -> pd.Dat
     `is_edited` is True if the thresholds differ from the run's own.
     """
     dense, rows = dense_perplexity(points), []
-    for method, level, answer in sorted(points, key=itemgetter(1)):
+    for method, retention, answer in sorted(points, key=itemgetter(1)):
+        # without a measured window, the point is shown at the dense model's perplexity
         nats, margin = (answer.difference.nats, answer.difference.nats_margin) if answer.difference else (0.0, np.nan)
-        row = {"method": label(method), "kept": level, "perplexity": dense * float(np.exp(nats))}
+        # answers can cover different windows: paired differences from one dense perplexity keep them comparable
+        row = {"method": label(method), "kept": retention, "perplexity": dense * float(np.exp(nats))}
         row |= {"log-perplexity over dense": nats, "± (95% interval)": margin}
         row |= {"windows": answer.done, "of": answer.windows, "source": _describe_source(method, answer, is_edited)}
         rows.append(row)
@@ -294,19 +300,19 @@ def curve_table(points: Sequence[CurvePoint], is_edited: bool = False) -> pd.Dat
 
 
 def dense_perplexity(points: Sequence[CurvePoint]) -> float:
-    """Return the dense model's perplexity from the answer with the most windows; NaN without a point."""
-    most = max((answer for _, _, answer in points), key=lambda answer: answer.done, default=None)
-    return most.base_perplexity if most is not None else float("nan")
+    """Return the dense model's perplexity from the answer with the most windows; NaN if there are no points."""
+    longest = max((answer for _, _, answer in points), key=lambda answer: answer.done, default=None)
+    return longest.base_perplexity if longest is not None else float("nan")
 
 
 def read_curve(points: pd.DataFrame, retention: float) -> str:
-    """Return a method's perplexity at a retention in words, from its rows of `curve_table`.
+    """Return a method's perplexity at a retention as text with its source, from its rows of `curve_table`.
 
     Between two points, the perplexity is interpolated on the log axis. Outside their range it is unknown (–).
     """
-    levels, values = points["kept"].to_numpy(), points["perplexity"].to_numpy()
-    nearest = int(np.abs(levels - retention).argmin())
-    if abs(levels[nearest] - retention) < _SAME:
+    retentions, values = points["kept"].to_numpy(), points["perplexity"].to_numpy()
+    nearest = int(np.abs(retentions - retention).argmin())
+    if abs(retentions[nearest] - retention) < _RETENTION_TOLERANCE:
         point = points.iloc[nearest]
         windows = "" if point["windows"] == point["of"] else f", {point['windows']} of {point['of']} windows"
         return f"{_format_value(values[nearest])} ({point['source']}{windows})"
@@ -328,10 +334,10 @@ def describe_retention(points: Sequence[CurvePoint], retention: float, text: str
 
 def _interpolate(points: pd.DataFrame, retention: float) -> float | None:
     """Return a method's perplexity at a retention, interpolated on the log axis; None outside its points."""
-    levels = points["kept"]
-    if not len(points) or not levels.min() <= retention <= levels.max():
+    retentions = points["kept"]
+    if not len(points) or not retentions.min() <= retention <= retentions.max():
         return None
-    return float(np.exp(np.interp(retention, levels, np.log(points["perplexity"]))))
+    return float(np.exp(np.interp(retention, retentions, np.log(points["perplexity"]))))
 
 
 def plot_retention_curve(points: Sequence[CurvePoint], retention: float, is_edited: bool = False) -> go.Figure:
@@ -362,19 +368,20 @@ def plot_retention_curve(points: Sequence[CurvePoint], retention: float, is_edit
     low, high = 1.0, 10.0
     if len(table):
         upper = table["perplexity"] * np.exp(table["± (95% interval)"].fillna(0.0))
+        # intervals are symmetric on the log axis
         lower = table["perplexity"] ** 2 / upper
         low, high = float(min(lower.min(), dense)) / _MARGIN, float(max(upper.max(), dense)) * _MARGIN
         figure.add_hline(dense, line={"color": GREY, "dash": "dot"})
-        words = {"text": f"dense {dense:.2f}", "showarrow": False, "xanchor": "left", "yanchor": "bottom"}
+        annotation = {"text": f"dense {dense:.2f}", "showarrow": False, "xanchor": "left", "yanchor": "bottom"}
         # annotations of a log axis are placed by the exponent
-        figure.add_annotation(x=0, y=float(np.log10(dense)), **words)
+        figure.add_annotation(x=0, y=float(np.log10(dense)), **annotation)
     figure.update_yaxes(range=[np.log10(low), np.log10(high)], **log_ticks(low, high))
     figure.update_xaxes(range=[0, 1.02], tickformat=".0%", tickangle=0)
     return figure.add_vline(retention, line={"color": GREY, "width": 2})
 
 
 def _describe_source(method: str, answer: Answer, is_edited: bool) -> str:
-    # without an identity, the answer is a measurement of the run, with its own thresholds
+    # an answer without an identity is a measurement of the run, which has its own thresholds
     if is_edited and METHODS[method].decision == "learned":
         return "these thresholds" if answer.identity else "this run’s own thresholds"
     return "measured"

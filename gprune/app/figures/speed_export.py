@@ -44,7 +44,8 @@ def speed_headline(rows: list[Mapping[str, Any]], phase: str = "decode") -> str:
     """Return GPrune's speed against the reference in a phase, and whether the two are within noise."""
     reference = reference_label(rows)
     ratio, spread = analysis.ratio_of(rows, "gprune", phase)
-    if ratio != ratio:
+    if pd.isna(ratio):
+        # GPrune is not measured in this phase
         return f"Tokens per second against {reference}"
     verb = {"decode": "decodes", "prefill": "reads the prompt"}.get(phase, "answers")
     number = f"{ratio:.2f}× its speed (interquartile range {spread:.2f})"
@@ -54,9 +55,9 @@ def speed_headline(rows: list[Mapping[str, Any]], phase: str = "decode") -> str:
 
 
 def reference_label(rows: list[Mapping[str, Any]]) -> str:
-    """Return the name of the model that the ratios are relative to."""
-    first = str(rows[0]["model"])
-    return "the dense model" if first == analysis.DENSE else escape(label(first))
+    """Return the name of the model that the ratios are relative to, which is measured first."""
+    model = str(rows[0]["model"])
+    return "the dense model" if model == analysis.DENSE else escape(label(model))
 
 
 def plot_rates(table: pd.DataFrame, phase: str) -> go.Figure:
@@ -64,17 +65,17 @@ def plot_rates(table: pd.DataFrame, phase: str) -> go.Figure:
 
     `table` is ``analysis.speed.speed_table`` of one phase, in the order of the measurement.
     """
-    figure, several = go.Figure(), table["mode"].nunique() > 1
-    names = [_row_name(model, mode, several) for model, mode in zip(table["model"], table["mode"], strict=True)]
+    figure, show_mode = go.Figure(), table["mode"].nunique() > 1
+    names = [_row_name(model, mode, show_mode) for model, mode in zip(table["model"], table["mode"], strict=True)]
     hues = [METHOD_COLORS.get(model, GREY) for model in table["model"]]
     # a browser draws one trace of many marks faster than many traces; whiskers have the hue of their trace
     for hue in dict.fromkeys(hues):
-        own = [color == hue for color in hues]
-        visible = [name for name, is_own in zip(names, own, strict=True) if is_own]
-        _rate_marks(figure, table[own], visible, hue)
-    for line in table[table["model"] == DENSE].to_dict("records"):
-        dash = "dot" if line["mode"] == _EAGER else "dash"
-        figure.add_vline(x=line["tokens/s"], line={"color": GREY, "dash": dash, "width": 1.5})
+        has_hue = [color == hue for color in hues]
+        row_names = [name for name, is_member in zip(names, has_hue, strict=True) if is_member]
+        _add_rate_marks(figure, table[has_hue], row_names, hue)
+    for row in table[table["model"] == DENSE].to_dict("records"):
+        dash = "dot" if row["mode"] == _EAGER else "dash"
+        figure.add_vline(x=row["tokens/s"], line={"color": GREY, "dash": dash, "width": 1.5})
     style(
         figure,
         f"tokens/s, {phase}<br>median and quartiles",
@@ -86,7 +87,8 @@ def plot_rates(table: pd.DataFrame, phase: str) -> go.Figure:
     return figure.update_xaxes(range=[0, 1.08 * float(table[["tokens/s", "high"]].to_numpy().max())])
 
 
-def _rate_marks(figure: go.Figure, table: pd.DataFrame, names: list[str], hue: str) -> None:
+def _add_rate_marks(figure: go.Figure, table: pd.DataFrame, names: list[str], hue: str) -> None:
+    """Add the marks of the models of one hue; those of captured or compiled decoding are open."""
     middle = table["tokens/s"]
     symbols = [METHOD_SYMBOLS.get(model, "circle") for model in table["model"]]
     symbols = [
@@ -98,10 +100,10 @@ def _rate_marks(figure: go.Figure, table: pd.DataFrame, names: list[str], hue: s
         "%{y}: %{x:,.4g} tokens/s, quartiles %{customdata[1]:,.4g} to %{customdata[2]:,.4g}, "
         "%{customdata[0]:.2f}× dense<extra></extra>"
     )
-    numbers, whiskers = table[["ratio", "low", "high"]], marks.error_bars(middle, table["low"], table["high"], 1.5)
-    marks.add_points(figure, middle, names, look, hover, customdata=numbers, error_x=whiskers, showlegend=False)
+    hover_data, whiskers = table[["ratio", "low", "high"]], marks.error_bars(middle, table["low"], table["high"], 1.5)
+    marks.add_points(figure, middle, names, look, hover, customdata=hover_data, error_x=whiskers, showlegend=False)
 
 
-def _row_name(model: str, mode: str, several: bool) -> str:
+def _row_name(model: str, mode: str, show_mode: bool) -> str:
     name = in_figure(label(model))
-    return f"{name}, {mode}" if several else name
+    return f"{name}, {mode}" if show_mode else name

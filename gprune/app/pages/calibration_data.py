@@ -19,7 +19,9 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
 
 _ICONS = {True: ":green[:material/check_circle:]", False: ":orange[:material/warning:]", None: ":gray[:material/info:]"}
+"""icon of a verdict that is good, not good, or neither"""
 _FORMATS = {".html": ("Page", "text/html", writing.page), ".json": ("JSON", "application/json", writing.as_json)}
+"""label, MIME type and writer of each file of a card, by suffix"""
 
 
 @frame.declare_page("All texts", "What am I calibrating on, and how stable is it?")
@@ -37,25 +39,25 @@ def _show_texts(run: Run, card: cards.Card) -> None:
     roles = {letter: role for role, letter in analysis.ROLES.items() if letter in texts}
     keys = tuple((letter, run.key(stages.tokens, role)) for letter, role in roles.items())
     table = _text_table(run.root, keys, _vocabulary_size(run.study.model))
-    # the result may come from another run, which has another name for the same text
+    # a cached table may come from another run, in which the same text has another name
     table["name"] = [getattr(run.study, roles[letter]) for letter in table["text"]]
     sizes = {f"{tokens.ids.shape[0]:,} sequences of {tokens.ids.shape[1]:,}" for tokens in texts.values()}
     card.set_title(f"{len(texts)} texts, {' / '.join(sorted(sizes))} tokens each")
     sequences = [f"{used:,} of {total:,}" for used, total in zip(table["sequences"], table["available"], strict=True)]
-    # the title has the length of a sequence
+    # the title shows the length of a sequence
     columns = table.assign(name=table["name"].map(short), sequences=sequences).drop(
         columns=["available", "tokens each"]
     )
     tables.show(columns, column_config=_column_config(table), placeholder="–", alt="the calibration texts")
     notes = run.record.get("texts") or {}
-    described = [f"{letter}: {escape(notes[role])}." for role, letter in analysis.ROLES.items() if notes.get(role)]
+    descriptions = [f"{letter}: {escape(notes[role])}." for role, letter in analysis.ROLES.items() if notes.get(role)]
     card.tools(
         lambda: table,
         switch=False,
         caption="One row per text: the sequences drawn and the tokens shared with the other texts.",
         how="Columns: sequences drawn and available, share of the vocabulary in use, and share of tokens among the "
         f"{analysis.MOST_FREQUENT} most frequent. The last columns give the share of the text's distinct tokens "
-        f"that also occur in the others. {' '.join(described)}",
+        f"that also occur in the others. {' '.join(descriptions)}",
     )
     if not run.study.substitute:
         st.caption("This run has no third text C: its field `substitute` is empty.")
@@ -97,6 +99,7 @@ def show_card(run: Run) -> None:
     texts = texts_of(run.study).items()
     labels = {analysis.ROLES[role]: f"{analysis.ROLES[role]}: {short_text(run.study, text)}" for role, text in texts}
     letter = address.segmented_control("Text", labels, "cd_view", "A", label_visibility="collapsed")
+    # stays None if the card shows an error instead
     text_card: TextCard | None = None
     with cards.card("cd_card", f"Calibration card of {letter}", run) as card:
         with st.spinner("Comparing samples of the texts …"):
@@ -154,7 +157,7 @@ def _show_evidence(run: Run, text_card: TextCard, share: float) -> None:
             st.info("The run has no statistics of another text.", icon=":material/info:")
     if text_card.others:
         with cards.card("cd_card_beside", f"{escape(text_card.label)} and the other texts", run):
-            table = writing.against(text_card, share)
+            table = writing.comparison_table(text_card, share)
             tables.show(
                 table,
                 alt="comparison with the other texts of the run",

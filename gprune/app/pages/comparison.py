@@ -29,14 +29,16 @@ from gprune.system.units import join_words
 
 _SIGNS = {BETTER: "▼", WORSE: "▲", NOISE: "≈"}
 _WIDTHS = (7, 4)
+"""relative widths of the table and the interval plot"""
 _RUNS_WIDTH = 260
 _RUNS = "cp_runs"
-_LAST = "cp_last_run"
-_INPUT_VIEW, _GIVEN, _TRIED, _RECOVERED = "cp_origin", "given", "tried", "recovered"
+_LAST_RUN = "cp_last_run"
+"""session key: the run of the sidebar when the page was last drawn"""
+_INPUT_VIEW, _INPUTS, _CANDIDATES, _RECOVERY = "cp_origin", "given", "tried", "recovered"
 """key in the address of the view of the last card, and its values"""
 _MOST_CANDIDATES = 16
-"""candidates that the table shows at once"""
-_FIXED = (
+"""rows of the table of candidates that are visible without scrolling"""
+_CONTROL_NOTE = (
     "Every control uses GPrune’s key/value groups (`sparsity.attention=gprune`), so it differs from GPrune only in "
     "neurons."
 )
@@ -55,7 +57,7 @@ def show(run: Run) -> None:
         with card("cp_table", "Perplexity of every method", run):
             raise error
         return
-    st.markdown(escape(_first_line(runs, compared, text)))
+    st.markdown(escape(_introduce(runs, compared, text)))
     left, right = st.columns(_WIDTHS)
     with left, card("cp_table", "Perplexity of every method", run) as content:
         _show_table(content, compared, text)
@@ -71,12 +73,12 @@ def show(run: Run) -> None:
 def _choose_runs(run: Run) -> list[Run]:
     situation = frame.situation()
     shown = address.read_list(_RUNS, [other.name for other in situation.runs], [run.name])
-    last = st.session_state.get(_LAST, run.name)
+    last = st.session_state.get(_LAST_RUN, run.name)
     if last != run.name and shown == [last]:
         # a page that shows one run follows the sidebar
         shown = [run.name]
         address.set_value(_RUNS, shown)
-    st.session_state[_LAST] = run.name
+    st.session_state[_LAST_RUN] = run.name
     run_labels = labels(situation.runs)
     offered = run_choice.listed_runs(situation.runs, (run.name, *shown))
     names = {other.name: run_choice.run_label(other, run_labels) for other in offered}
@@ -85,19 +87,19 @@ def _choose_runs(run: Run) -> list[Run]:
 
 
 def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
-    """Ask for text, methods, baseline and seeds. Raises MissingResultError without a perplexity."""
+    """Draw the fields for text, methods, baseline and seeds. Raises MissingResultError if no run has a perplexity."""
     rows = figures.measured_rows(runs)
     slot = st.container(width="content")
     with st.popover("Options", icon=":material/tune:", key="cp_filter"):
         methods = _choose_methods(rows)
-        several = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in runs}))
-        together = not several or address.toggle("Seeds together", "cp_seeds", True)
+        has_several_seeds = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in runs}))
+        together = not has_several_seeds or address.toggle("Seeds together", "cp_seeds", True)
         compared = figures.compare(runs, rows, methods, together=together)
         options, default = figures.baseline_options(compared.results, runs[0].study.metric)
         names = {key: compared.names[result.name] for key, result in options.items()}
         pinned = address.selectbox("Baseline", names, "cp_pinned", default)
     compared = figures.compare(runs, rows, methods, together=together, pinned=pinned)
-    texts = {text: f"{compared.text_name(text)} · {compared.chip(text)}" for text in compared.texts}
+    texts = {text: f"{compared.text_name(text)} · {compared.relation_label(text)}" for text in compared.texts}
     with slot:
         text = address.segmented_control("Text", texts, "cp_text", compared.texts[0])
     return compared, text
@@ -109,7 +111,7 @@ def _choose_methods(rows: list[Row]) -> list[str]:
     return address.multiselect("Methods", names, "cp_methods", (), placeholder="all methods")
 
 
-def _first_line(runs: list[Run], compared: Comparison, text: str) -> str:
+def _introduce(runs: list[Run], compared: Comparison, text: str) -> str:
     """Return sentences on differing settings, on the runs' GPrune models, and on the text's relation to calibration."""
     sentences = []
     if len(runs) > 1:
@@ -120,8 +122,8 @@ def _first_line(runs: list[Run], compared: Comparison, text: str) -> str:
         run_labels = labels(runs)
         differences = analysis.differences({run_labels[run.name]: run.study for run in runs})
         values = differences.drop(columns="meaning", errors="ignore").to_dict("records")
-        words = ["{}: {}".format(row.pop("setting"), " / ".join(row.values())) for row in values]
-        sentences.append(f"Settings that differ: {'; '.join(words)}." if words else "The runs have equal settings.")
+        lines = ["{}: {}".format(row.pop("setting"), " / ".join(row.values())) for row in values]
+        sentences.append(f"Settings that differ: {'; '.join(lines)}." if lines else "The runs have equal settings.")
         sentences.append(compared.finding(text))
     status = compared.status(text)
     return " ".join(filter(None, (*sentences, f"{name_texts(status.sentence, runs[0].study)}." if status else "")))
@@ -134,14 +136,14 @@ def _show_table(content: Card, compared: Comparison, text: str) -> None:
         table,
         words={"change": lambda change: f"{format_signed(change, '.1f')}%"},
         height=tables.height(len(table)),
-        column_config=_set_columns(table, compared),
+        column_config=_column_config(table, compared),
         placeholder="–",
         alt=f"perplexity of every method on {compared.text_name(text)}",
     )
     baseline, seeds = escape(compared.names[compared.baseline.name]), _has_seeds(compared)
-    words = f"{BEST} best, {SECOND} second-best pruned model; ties share a star. Change ± 95% interval against "
+    legend = f"{BEST} best, {SECOND} second-best pruned model; ties share a star. Change ± 95% interval against "
     signs = f"{baseline}: {', '.join(f'{sign} {verdict}' for verdict, sign in _SIGNS.items())}."
-    st.caption(f"{words}{signs}{' PPL is the mean over seeds, s.d. the standard deviation.' if seeds else ''}")
+    st.caption(f"{legend}{signs}{' PPL is the mean over seeds, s.d. the standard deviation.' if seeds else ''}")
     _show_notes(compared, text)
     content.set_printed_table(lambda: table)
     content.tools(
@@ -179,21 +181,22 @@ def _has_seeds(compared: Comparison) -> bool:
     return any(len(result.seeds) > 1 for result in compared.results)
 
 
-def _set_columns(table: pd.DataFrame, compared: Comparison) -> dict[str, Any]:
+def _column_config(table: pd.DataFrame, compared: Comparison) -> dict[str, Any]:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     forms = {"retention": ("%.1f%%", 76), "PPL ↓": ("%.2f", 68), "s.d.": ("%.2f", 52), "±": ("%.1f%%", 54)}
     columns: dict[str, Any] = {name: number(format=form, width=width) for name, (form, width) in forms.items()}
-    room = min(20 + 6 * max(map(len, compared.names.values())), 240)
-    columns |= {"": text(width=28), "change": number(width=70), "method": text(width=room), "Δ": text(width=28)}
+    # 6 pixels per character
+    method_width = min(20 + 6 * max(map(len, compared.names.values())), 240)
+    columns |= {"": text(width=28), "change": number(width=70), "method": text(width=method_width), "Δ": text(width=28)}
     return columns | {"seeds": number(width=44)}
 
 
 def _show_verdict(content: Card, compared: Comparison, text: str) -> None:
-    """Show the windows and, if the comparison is fair, the best pruned model."""
+    """Show the windows and, if the comparison is fair, the best pruned model in the title of the card."""
     with st.container(horizontal=True, gap="xsmall"):
         st.badge(escape(compared.text_name(text)), color="grey")
-        st.badge(compared.chip(text), color="green" if compared.chip(text) == "unseen" else "grey")
-        for windows in sorted({row.cells[text].windows_read for row in compared.rows if text in row.cells}):
+        st.badge(compared.relation_label(text), color="green" if compared.relation_label(text) == "unseen" else "grey")
+        for windows in sorted({row.cells[text].window_label for row in compared.rows if text in row.cells}):
             st.badge(windows, color="grey", help="Do not compare these with perplexities on other windows.")
         if len({run.study.seed for run in compared.runs}) == 1:
             st.badge("one seed", color="orange", help="No spread over seeds is known.")
@@ -208,14 +211,14 @@ def _show_verdict(content: Card, compared: Comparison, text: str) -> None:
 
 
 def _show_notes(compared: Comparison, text: str) -> None:
-    """Show which control does as well, the measurement protocols, and why cells are empty."""
+    """Show which control does as well as GPrune, the measurement protocols, and why cells are empty."""
     if control := _control_finding(compared, text):
         st.caption(f":orange[:material/science:] {escape(control)}.")
     marks = analysis.marks(compared.rows)
     tables.draw_stamps(marks.usual.values())
     tables.draw_footnotes(marks)
     baseline = escape(compared.names[compared.baseline.name])
-    for (where, reason), methods in analysis.without_change(compared.results, compared.baseline).items():
+    for (where, reason), methods in analysis.incomparable_methods(compared.results, compared.baseline).items():
         if where == text:
             names = escape(", ".join(dict.fromkeys(map(label, methods))))
             st.caption(f"{names}: no comparison with {baseline} ({escape_error(reason)}).")
@@ -225,11 +228,12 @@ def _show_notes(compared: Comparison, text: str) -> None:
 
 
 def _control_finding(compared: Comparison, text: str) -> str:
+    """Return a phrase on the controls that do as well as GPrune on a text; empty if there are none."""
     if compared.missing:
         return ""
-    groups = dict.fromkeys(result.name[0] for result in compared.results)
-    own = ([result for result in compared.results if result.name[0] == group] for group in groups)
-    finding = next((words for results in own if (words := against_control(opponents(results, text)))), "")
+    run_names = dict.fromkeys(result.name[0] for result in compared.results)
+    by_run = ([result for result in compared.results if result.name[0] == name] for name in run_names)
+    finding = next((words for results in by_run if (words := against_control(opponents(results, text)))), "")
     return f"On {compared.text_name(text)}, {finding[:1].lower()}{finding[1:]}" if finding else ""
 
 
@@ -247,16 +251,17 @@ def _show_intervals(run: Run, compared: Comparison, text: str) -> None:
             content.show(panel, narrow=True)
 
 
-def _sentence(reason: Exception) -> str:
-    words = escape_error(reason)
-    return f"{words[:1].upper()}{words[1:]}."
+def _sentence(error: Exception) -> str:
+    """Return the message of an error as a sentence, escaped for Markdown."""
+    message = escape_error(error)
+    return f"{message[:1].upper()}{message[1:]}."
 
 
 def _show_pareto(content: Card, run: Run, text: str) -> None:
     """Show the Pareto chart, and a link to the export of the cheapest model within the limit."""
-    every = figures.similar_runs(run, frame.situation().runs)
-    run_labels = labels(every)
-    names = {other.name: run_choice.run_label(other, run_labels) for other in every}
+    similar_runs = figures.similar_runs(run, frame.situation().runs)
+    run_labels = labels(similar_runs)
+    names = {other.name: run_choice.run_label(other, run_labels) for other in similar_runs}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         cost = address.segmented_control("Cost", COSTS, "dc_cost", PARAMETERS)
         most = address.number_field("Perplexity limit (× dense)", "dc_most", figures.LIMIT, 1.0, 20.0, 0.1, width=160)
@@ -270,31 +275,31 @@ def _show_pareto(content: Card, run: Run, text: str) -> None:
     content.show(panel)
     best = cheapest(figures.pareto_options(compared, text, cost), most)
     if best is not None:
-        words = f"Export {escape(compared.names[best.line.name])}"
-        address.link("export", words, ":material/download:", run=best.line.name[0])
+        link_label = f"Export {escape(compared.names[best.line.name])}"
+        address.link("export", link_label, ":material/download:", run=best.line.name[0])
 
 
 def _show_method_inputs(run: Run, compared: Comparison) -> None:
-    """Draw one of up to three views: inputs of the methods, tried candidates, recovery after pruning."""
-    views = {_GIVEN: "Data and compute"}
-    views |= {_TRIED: figures.choice.heading} if run.study.chooses else {}
-    views |= {_RECOVERED: figures.recovery.heading} if stages.recovers(run.study) else {}
-    view = address.read_option(_INPUT_VIEW, views, _GIVEN)
+    """Draw one of up to three views: inputs of the methods, candidates tried, recovery after pruning."""
+    views = {_INPUTS: "Data and compute"}
+    views |= {_CANDIDATES: figures.choice.heading} if run.study.chooses else {}
+    views |= {_RECOVERY: figures.recovery.heading} if stages.recovers(run.study) else {}
+    view = address.read_option(_INPUT_VIEW, views, _INPUTS)
     name = "Calibration data and compute per method"
-    view_cards = {_GIVEN: card("cp_given", name, run), _TRIED: card_of(figures.choice, run)}
+    view_cards = {_INPUTS: card("cp_given", name, run), _CANDIDATES: card_of(figures.choice, run)}
     with view_cards.get(view) or card_of(figures.recovery, run) as content:
         if len(views) > 1:
-            address.segmented_control("Show", views, _INPUT_VIEW, _GIVEN, label_visibility="collapsed")
-        if view == _TRIED:
+            address.segmented_control("Show", views, _INPUT_VIEW, _INPUTS, label_visibility="collapsed")
+        if view == _CANDIDATES:
             _show_choice(content, run)
-        elif view == _RECOVERED:
+        elif view == _RECOVERY:
             _show_recovery(content, run)
         else:
             _show_inputs(content, compared)
 
 
 def _inputs_of(compared: Comparison) -> dict[tuple[str, str], MethodInputs]:
-    """Return the texts and compute that each pruned line used; a line of several seeds has those of the first.
+    """Return the texts and compute that each pruned line used; for a line of several seeds, those of its first run.
 
     Raises StoreError if a record of the learning is damaged.
     """
@@ -307,7 +312,7 @@ def _load_inputs(run: Run, method: str) -> MethodInputs | None:
     method_info = METHODS[method]
     if method_info.decision == "none" or not run.has(stages.masks, method_info.masks):
         return None
-    # equal masks may have different repairs
+    # the keys include the repairs, in which methods with equal masks can differ
     keys = tuple(need.key for need in stages.every_need(stages.model_inputs(run.graph, method)))
     return _cached_inputs(run.root, keys, method, run.results)
 
@@ -326,14 +331,14 @@ def _show_inputs(content: Card, compared: Comparison) -> None:
     wide = {name: st.column_config.TextColumn(width=160) for name in ("method", "repair")}
     tables.show(table, column_config=wide, placeholder="–", alt="texts, passes and learning of every method")
     if any(inputs_used.attention for inputs_used in inputs.values()):
-        st.caption(f":material/lock: {_FIXED}")
+        st.caption(f":material/lock: {_CONTROL_NOTE}")
     content.tools(
         lambda: table,
         switch=False,
         caption="One pass runs the dense model over one calibration set. Controls are ablations, not competitors.",
-        how="Texts: those that determine the masks. Repair: the change to the kept weights, and its texts. Passes: "
-        "all that a method’s decisions need, including shared ones. More texts, passes or learning can benefit a "
-        "method.",
+        how="Texts: those that determine the masks. Repair: the change to the kept weights, and the texts that it is "
+        "fitted to. Passes: all that a method’s decisions need, including those that several methods share. More "
+        "texts, passes or learning can benefit a method.",
     )
 
 

@@ -21,7 +21,7 @@ from gprune.system.errors import GpruneError, SettingsError
 
 _FORMS = {figures.HISTOGRAM: "Histogram", figures.SURVIVAL: "Cumulative share"}
 _MOST_ROWS = 50
-"""neurons in the table of those that shift most; its CSV has more"""
+"""number of neurons in the table of those that shift most; its CSV has more"""
 _FORMS_OF_COLUMNS = dict.fromkeys(("drift d", "rank on A", "rank on B", "A resampled", "B resampled"), "%.3f")
 
 
@@ -49,6 +49,7 @@ def show_ranks(run: Run) -> None:
 
 def _show_distribution(run: Run, card: cards.Card) -> None:
     cards.await_drift(run, "rd_waiting", "Computing the drift of every neuron")
+    # raises MissingResultError before any field is drawn
     run.key(stages.drift)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         form = address.segmented_control("Form", _FORMS, "rd_form", figures.HISTOGRAM)
@@ -62,8 +63,8 @@ def _show_distribution(run: Run, card: cards.Card) -> None:
 
 def _show_top_neurons(run: Run, card: cards.Card) -> None:
     primary, auxiliary = (run.key(stages.scores, role) for role in stages.PAIR)
-    read = partial(derived_cache.drift_top, run.root, run.key(stages.drift), primary, auxiliary)
-    table = read(_MOST_ROWS)
+    read_rows = partial(derived_cache.drift_top, run.root, run.key(stages.drift), primary, auxiliary)
+    table = read_rows(_MOST_ROWS)
     card.set_title(f"The {len(table)} neurons that shift most")
     columns = [name for name in table.columns if "score" not in name and name != "signed drift"]
     selection.draw_table(
@@ -72,7 +73,7 @@ def _show_top_neurons(run: Run, card: cards.Card) -> None:
     )  # fmt: skip
     st.caption("Rank 1 is the most important neuron of a layer. Select a row to select its neuron on every page.")
     card.tools(
-        lambda: read(derived_cache.MOST_TABLE_ROWS),
+        lambda: read_rows(derived_cache.MOST_TABLE_ROWS),
         switch=False,
         how="A neuron that also shifts between halves of one text (last columns) is noisy rather than "
         "sensitive to the text. The CSV holds the first 2,000, with their scores.",
@@ -80,7 +81,7 @@ def _show_top_neurons(run: Run, card: cards.Card) -> None:
 
 
 _LARGEST_RATIO = 1.5
-"""two partitions whose module counts differ by more than this factor are hard to compare"""
+"""partitions whose numbers of modules differ by more than this factor are hard to compare"""
 
 
 @frame.declare_page("Module agreement", "Do the modules survive when one calibration text is replaced by another?")
@@ -133,23 +134,25 @@ def _show_published(run: Run, card: cards.Card) -> None:
 
 
 def _warn_of_counts(run: Run, names: tuple[str, ...]) -> None:
-    counts: dict[bool, list[float]] = {True: [], False: []}
+    """Warn if the compared partitions have very different numbers of modules per layer."""
+    bcm_counts, fang_counts = list[float](), list[float]()
     for name in names:
         pair = figures.partition_pair(run, name)
         if pair is None:
             continue
         first, second = (partition.counts for partition in pair)
-        counts[COMPARISONS[name].fang] += [float(np.median(first)), float(np.median(second))]
-        ratio, layer = agreement_analysis.widest_gap(first, second)
+        counts = fang_counts if COMPARISONS[name].fang else bcm_counts
+        counts += [float(np.median(first)), float(np.median(second))]
+        ratio, layer = agreement_analysis.largest_count_ratio(first, second)
         if ratio > _LARGEST_RATIO:
             st.warning(
                 f"{escape(COMPARISONS[name].title)}: layer {layer} has {first[layer]} modules on one side and "
                 f"{second[layer]} on the other, so ARI is hard to compare.",
                 icon=":material/balance:",
             )
-    if not (counts[True] and counts[False]):
+    if not (fang_counts and bcm_counts):
         return
-    groups, modules = (float(np.median(counts[fang])) for fang in (True, False))
+    groups, modules = float(np.median(fang_counts)), float(np.median(bcm_counts))
     if max(groups, modules) > _LARGEST_RATIO * min(groups, modules):
         st.warning(
             f"FANG has {groups:.0f} groups per layer and BCM {modules:.0f} modules: ARI corrects both for chance, but "

@@ -28,36 +28,40 @@ from gprune.system.errors import DamagedError, GpruneError, ModelError
 from gprune.system.units import amount
 
 RECORD = "pruning.json"
+"""file in the folder of a pruned model that lists its kept units"""
 MOST_PACKED = 64 * 2**20
-"""bytes of results that the app packs for a download"""
+"""maximum size in bytes of the results that the app packs for a download"""
 MOST_DOWNLOADED = 2**30
-"""bytes of a model that the app zips for a download"""
+"""maximum size in bytes of a model that the app zips for a download"""
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+"""bytes per parameter"""
 _TOOLS = {"transformers": "transformers", "gprune": "with this project", "lm-eval": "lm-eval"}
-_ROW = (3, 7, 2)
-"""widths of a row's columns"""
+"""tabs of the code that loads the model"""
+_ROW_WIDTHS = (3, 7, 2)
+"""relative widths of the columns of a row"""
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ExportFormat:
     """A format that a pruned model can be exported to."""
 
     name: str
     """name in keys of widgets"""
     title: str
     about: str
+    """what the format is for"""
     file_name: Callable[[str], str]
-    """name of the file or folder, from the start of the checkpoint's key"""
+    """returns the name of the file or folder, from the first digits of the checkpoint's key"""
 
 
-PADDED = Form(
+PADDED = ExportFormat(
     "padded",
     "Ordinary folder, padded",
     "Every layer is zero-padded to the widest one, so any tool can load the folder without this project’s code. The "
     "outputs do not change.",
     lambda digits: f"padded-{digits}",
 )
-GGUF = Form(
+GGUF = ExportFormat(
     "gguf",
     "GGUF file for llama.cpp",
     "One float32 file in which every layer keeps its own width, for llama.cpp and tools built on it.",
@@ -84,9 +88,9 @@ def _show_model(content: Card, run: Run) -> None:
     if folder is None or not (folder / RECORD).is_file():
         _explain_missing(run, folder)
         return
-    fault = checksums.find_damage(folder / RECORD)
-    if fault:
-        raise DamagedError("checkpoint", run.key(stages.checkpoint), fault)
+    damage = checksums.find_damage(folder / RECORD)
+    if damage:
+        raise DamagedError("checkpoint", run.key(stages.checkpoint), damage)
     content.set_title("The pruned model is a folder that loads anywhere")
     st.code(str(folder), language=None, wrap_lines=True)
     own_code = has_code(folder)
@@ -99,11 +103,11 @@ def _show_model(content: Card, run: Run) -> None:
         st.code(str(_model_folder(run, run.key(stages.checkpoint, recovery=True))), language=None, wrap_lines=True)
     left, right = st.columns(2)
     # padding adds nothing to a model whose layers all have the same width
-    for column, form in ((left, PADDED), (right, GGUF)) if own_code else ((left, GGUF),):
-        out = destination(run, form)
+    for column, target in ((left, PADDED), (right, GGUF)) if own_code else ((left, GGUF),):
+        out = destination(run, target)
         paths = str(folder), str(out)
         with column:
-            _show_form(run, form, out, ("gguf", *paths) if form is GGUF else ("export", *paths, "--padded"))
+            _show_format(run, target, out, ("gguf", *paths) if target is GGUF else ("export", *paths, "--padded"))
 
 
 def checkpoint_folder(run: Run) -> Path | None:
@@ -112,12 +116,13 @@ def checkpoint_folder(run: Run) -> Path | None:
 
 
 def _model_folder(run: Run, key: str) -> Path:
+    """Return the folder of the model in a checkpoint of the cache."""
     return Store(Path(run.root)).folder("checkpoint", key) / "model"
 
 
-def destination(run: Run, form: Form) -> Path:
+def destination(run: Run, target: ExportFormat) -> Path:
     """Return the path of an export in the cache, named after the run and the content of the checkpoint."""
-    name = form.file_name(run.key(stages.checkpoint)[:8])
+    name = target.file_name(run.key(stages.checkpoint)[:8])
     return Store(Path(run.root)).folder("exports", run.name) / name
 
 
@@ -129,8 +134,8 @@ def _explain_missing(run: Run, folder: Path | None) -> None:
         st.info(run_status.no_model(run), icon=":material/inventory_2:")
         return
     reason = "has not written its model" if folder is None else "has lost its model folder"
-    words = f"This run {reason}. Finishing it reuses every finished stage."
-    st.info(words, icon=":material/hourglass_empty:")
+    message = f"This run {reason}. Finishing it reuses every finished stage."
+    st.info(message, icon=":material/hourglass_empty:")
     work.start_button("Finish this run", "sx_finish", run.root, run.study)
 
 
@@ -159,17 +164,17 @@ def zip_folder(folder: Path) -> bytes:
 def _show_snippets(folder: Path, own_code: bool) -> None:
     tabs = address.tabs(_TOOLS, "sx_way", "transformers")
     with tabs["transformers"]:
-        st.code(load_with_transformers(folder, own_code), language="python", wrap_lines=True)
+        st.code(transformers_code(folder, own_code), language="python", wrap_lines=True)
         st.caption(
             "The folder contains the code that it needs. Read the code before you trust it."
             if own_code
             else "Every layer has the same width, so any tool that supports the model family can load it."
         )
     with tabs["gprune"]:
-        st.code(load_with_gprune(folder), language="python", wrap_lines=True)
+        st.code(gprune_code(folder), language="python", wrap_lines=True)
         st.caption("If this project is installed, the folder's code does not run.")
     with tabs["lm-eval"]:
-        st.code(measure_with_lm_eval(folder, own_code), language="bash", wrap_lines=True)
+        st.code(lm_eval_command(folder, own_code), language="bash", wrap_lines=True)
 
 
 def has_code(folder: Path) -> bool:
@@ -180,48 +185,48 @@ def has_code(folder: Path) -> bool:
         return True
 
 
-def load_with_transformers(folder: Path, own_code: bool = True) -> str:
-    """Return Python that loads a folder where this project is not installed."""
-    trusting = ", trust_remote_code=True" if own_code else ""
+def transformers_code(folder: Path, own_code: bool = True) -> str:
+    """Return Python code that loads a folder without this project; `own_code`: the folder needs its own code."""
+    option = ", trust_remote_code=True" if own_code else ""
     return (
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
         f"folder = {str(folder)!r}\n"
-        f"model = AutoModelForCausalLM.from_pretrained(folder{trusting})\n"
-        f"tokenizer = AutoTokenizer.from_pretrained(folder{trusting})"
+        f"model = AutoModelForCausalLM.from_pretrained(folder{option})\n"
+        f"tokenizer = AutoTokenizer.from_pretrained(folder{option})"
     )
 
 
-def load_with_gprune(folder: Path) -> str:
-    """Return Python that loads a folder where this project is installed."""
-    return f"import gprune\n{load_with_transformers(folder, own_code=False)}"
+def gprune_code(folder: Path) -> str:
+    """Return Python code that loads a folder if this project is installed."""
+    return f"import gprune\n{transformers_code(folder, own_code=False)}"
 
 
-def measure_with_lm_eval(folder: Path, own_code: bool = True) -> str:
+def lm_eval_command(folder: Path, own_code: bool = True) -> str:
     """Return a command that measures a folder with lm-eval."""
     model = shlex.quote(f"pretrained={folder}" + (",trust_remote_code=True" if own_code else ""))
     return f"lm_eval --model hf --model_args {model} --tasks piqa,arc_easy --batch_size 8"
 
 
-def _show_form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> None:
+def _show_format(run: Run, target: ExportFormat, out: Path, arguments: tuple[str, ...]) -> None:
     with st.container(border=True, height="stretch"):
-        st.markdown(f"**{form.title}**")
-        st.caption(f"{form.about} {_padding_cost(run) if form is PADDED else ''}")
+        st.markdown(f"**{target.title}**")
+        st.caption(f"{target.about} {_padding_cost(run) if target is PADDED else ''}")
         if out.exists():
             st.code(str(out), language=None, wrap_lines=True)
             st.caption(f"Exported: {amount(_count_bytes(out))} on disk. Delete it to export it again.")
             return
-        if form is GGUF and find_spec("gguf") is None:
+        if target is GGUF and find_spec("gguf") is None:
             st.info(
                 "The package `gguf` is not installed. Run `make gguf`, or `pip install gguf` if there is no "
                 "Makefile, and restart the app.",
                 icon=":material/info:",
             )
             return
-        work.draw_job_form(run, arguments, form.title, words="Export", key=f"sx_{form.name}")
+        work.draw_job_form(run, arguments, target.title, words="Export", key=f"sx_{target.name}")
 
 
 def _padding_cost(run: Run) -> str:
-    """Return a sentence on the share of the saving that is left after padding; empty without the dense model."""
+    """Return a sentence on the share of the saving that is left after padding; empty if the dense model is missing."""
     try:
         shape, size = run.shape, run.size
         family = str(identity.configuration(identity.locate(run.study.model)).get("model_type", ""))
@@ -248,7 +253,7 @@ def _show_methods(content: Card, run: Run) -> None:
     if run.packed:
         st.info(run_status.no_model(run), icon=":material/inventory_2:")
         return
-    if not run.cut:
+    if not run.methods_with_masks:
         st.info("No method of this run has masks yet.", icon=":material/hourglass_empty:")
         return
     content.set_title("Export the model of any method")
@@ -256,14 +261,14 @@ def _show_methods(content: Card, run: Run) -> None:
         "Each folder has the repair of the run, the list of kept units, a model card and the tokenizer. It is built "
         "on the CPU from the dense model and the masks, then read back and compared."
     )
-    for method in run.cut:
+    for method in run.methods_with_masks:
         _show_method(run, method)
-    words = shlex.join(["python", "-m", "gprune", "export", run.name, "METHOD", "OUT"])
-    st.code(words, language="bash", wrap_lines=True)
+    command = shlex.join(["python", "-m", "gprune", "export", run.name, "METHOD", "OUT"])
+    st.code(command, language="bash", wrap_lines=True)
 
 
 def _show_method(run: Run, method: str) -> None:
-    name, state, action = st.columns(_ROW, vertical_alignment="center")
+    name, state, action = st.columns(_ROW_WIDTHS, vertical_alignment="center")
     name.markdown(escape(label(method)))
     folder = method_folder(run, method)
     arguments = ("export", run.name, method, str(method_destination(run, method)), "--cache", run.root)
@@ -293,13 +298,13 @@ def method_destination(run: Run, method: str) -> Path:
 
 
 def _show_pack(run: Run) -> None:
-    count, size, lost = _pack_extent(run.root, run.name, str(run.record.get("updated")))
+    count, size, missing = _pack_extent(run.root, run.name, str(run.record.get("updated")))
     st.caption(
         f"{count} results, {amount(size)} before compression. Every page can show them on a machine without the model "
         "and the texts."
     )
-    if lost:
-        words = f"“{escape(lost)}” is missing or damaged: run the study again before packing it."
+    if missing:
+        words = f"“{escape(missing)}” is missing or damaged: run the study again before packing it."
         st.info(words, icon=":material/hourglass_empty:")
         return
     name = f"{run.name}{SUFFIX}"
@@ -308,7 +313,7 @@ def _show_pack(run: Run) -> None:
         st.markdown("**This machine**")
         if size <= MOST_PACKED:
             words = f"Pack this run (at most {amount(size)})"
-            content = partial(archive, run.root, run.name)
+            content = partial(pack_bytes, run.root, run.name)
             tables.download_button(
                 words, content, name, "application/zip", "sx_pack_run", icon=":material/inventory_2:"
             )
@@ -331,13 +336,16 @@ def _show_pack(run: Run) -> None:
 
 @st.cache_data(max_entries=64, ttl=300, show_spinner=False)
 def _pack_extent(root: str, name: str, updated: str) -> tuple[int, int, str]:
-    """Return the number of results of a pack, their bytes, and the title of a missing one."""
+    """Return the number of results of a pack, their bytes, and the title of a missing result, empty if none is missing.
+
+    `updated` is the time of the last change of the run: it is only part of the cache key.
+    """
     contents = pack_contents(Store(Path(root)), name)
     return len(contents.results), contents.size, next(iter(contents.missing), "")
 
 
-def archive(root: str, name: str) -> bytes:
-    """Return the pack of a run."""
+def pack_bytes(root: str, name: str) -> bytes:
+    """Return the content of a run's pack, a zip archive."""
     file, store = io.BytesIO(), Store(Path(root))
     write_archive(store, pack_contents(store, name), file)
     return file.getvalue()

@@ -27,13 +27,14 @@ from gprune.records.answers import MOST_OPTIONS, MOST_QUESTIONS
 Accuracies = dict[str, dict[str, Accuracy]]
 """by method and task"""
 QUESTION = "fq_question"
-"""key of the open question"""
+"""address key of the number of the open question"""
 MOST_ROWS = 200
 NORMALISED = "ⁿ"
-"""marks length-normalised figures"""
-_LETTERS = 90
-"""letters of a question in the list"""
-_ROWS_SEEN = 8
+"""mark of length-normalised accuracies"""
+_MOST_CHARACTERS = 90
+"""maximum number of characters of a question in the list"""
+_VISIBLE_ROWS = 8
+"""rows of the list that are visible without scrolling"""
 _KINDS = {EITHER: "All that change", LOST: "Right → wrong", GAINED: "Wrong → right"}
 _RULES = {ACC: "Raw (acc)", ACC_NORM: "Length-normalised (acc_norm)"}
 _RULE_HELP = (
@@ -83,12 +84,12 @@ def _show_accuracies(content: Card, run: Run, accuracies: Accuracies) -> None:
     rule = address.radio("Accuracy", rules, "fq_accuracy_rule", rules[0], horizontal=True, help=_RULE_HELP)
     content.set_title(_accuracy_finding(accuracies, rule))
     if run.study.evaluation.limit:
-        words = f"limited to {run.study.evaluation.limit} documents per task"
-        st.badge(words, color="orange", help="Not comparable with accuracies of whole tasks, nor with the paper's.")
+        limit = f"limited to {run.study.evaluation.limit} documents per task"
+        st.badge(limit, color="orange", help="Not comparable with accuracies of whole tasks, nor with the paper's.")
     tables.show(accuracy_table(accuracies, rule), alt="accuracy of every task and method")
     st.caption(
         f"Accuracy in % ± the 95% interval over documents, higher is better; {NORMALISED} marks length-normalised "
-        "figures. Chance is the accuracy of guessing."
+        "accuracies. Chance is the accuracy of guessing."
     )
     precision = run.graph.inputs.precision
     tables.draw_stamps(
@@ -127,19 +128,21 @@ def accuracy_table(accuracies: Accuracies, rule: str) -> pd.DataFrame:
         metric = "" if first.metric == "acc" else f" ({first.metric}{direction})"
         row = {"task": task_label(task) + metric, "documents": f"{first.samples:,}", "chance": _percent(first.chance)}
         rows.append(row | {label(method): _accuracy_cell(accuracies[method].get(task), rule) for method in methods})
-    shares = len({task for method in methods for task, figure in accuracies[method].items() if figure.is_share})
-    if shares > 1:
-        rows.append(_build_mean_row({method: accuracies[method] for method in methods}, shares, rule))
+    # a mean is defined only over metrics that are shares
+    averaged = len({task for method in methods for task, figure in accuracies[method].items() if figure.is_share})
+    if averaged > 1:
+        rows.append(_build_mean_row({method: accuracies[method] for method in methods}, averaged, rule))
     return pd.DataFrame(rows)
 
 
 def _build_mean_row(accuracies: Accuracies, tasks: int, rule: str) -> dict[str, str]:
+    """Return the row of means over `tasks` tasks; a method that lacks a task has no mean."""
     row = {"task": f"mean of {tasks} tasks", "documents": "", "chance": ""}
-    for method, figures_of in accuracies.items():
-        mean = accuracy.mean_accuracy(figures_of.values(), rule)
-        is_whole = mean.tasks == tasks
-        row["chance"] = row["chance"] or (_percent(mean.chance) if is_whole else "")
-        row[label(method)] = _with_margin(mean.value, mean.error) if is_whole else "–"
+    for method, by_task in accuracies.items():
+        mean = accuracy.mean_accuracy(by_task.values(), rule)
+        is_complete = mean.tasks == tasks
+        row["chance"] = row["chance"] or (_percent(mean.chance) if is_complete else "")
+        row[label(method)] = _with_margin(mean.value, mean.error) if is_complete else "–"
     return row
 
 
@@ -153,13 +156,14 @@ def _accuracy_cell(measured: Accuracy | None, rule: str) -> str:
 
 
 def _percent(share: float) -> str:
+    """Return a share in percent without the sign, as the columns of the table show it; a dash if unknown."""
     return "–" if math.isnan(share) else f"{100 * share:.1f}"
 
 
 def _with_margin(value: float, error: float) -> str:
     if math.isnan(value):
         return "–"
-    # documents are many: the quantile is that of the normal distribution
+    # there are many documents, so the quantile of the normal distribution is used
     margin = half_interval(error, math.inf)
     return f"{100 * value:.1f}" + ("" if math.isnan(margin) else f" ± {100 * margin:.1f}")
 
@@ -197,6 +201,7 @@ def _choose_comparison(answered: list[TaskAnswers]) -> tuple[TaskAnswers, str, s
 
 
 def _explain_missing(run: Run) -> None:
+    """Show why no answers can be compared. Raises MissingResultError if they are not computed yet."""
     if figures.answered_tasks(run):
         st.info("Needs a run that includes the dense model.", icon=":material/hourglass_empty:")
     elif figures.measured_tasks(run):
@@ -210,8 +215,8 @@ def _show_counts(content: Card, answered: list[TaskAnswers], task: TaskAnswers, 
     counts = changed_answers.counts(task.choices(DENSE, rule), task.choices(method, rule))
     finding = changed_answers.answers_title(counts, label(method), "the dense model")
     table = counts_table(answered, rule)
-    asked, kept = task.answers(method).documents, len(task.answers(method).counts)
-    part = f", of its first {kept:,} questions" if kept < asked else ""
+    documents, stored = task.answers(method).documents, len(task.answers(method).counts)
+    part = f", of its first {stored:,} questions" if stored < documents else ""
     content.set_title(f"{escape(finding)} ({escape(task.name)}{part})")
     p = st.column_config.NumberColumn(format="%.3f", help="exact McNemar test on the answers that change")
     wide = st.column_config.Column(width=190)
@@ -250,7 +255,7 @@ def counts_table(answered: list[TaskAnswers], rule: str) -> pd.DataFrame:
                     "both wrong": counts.neither,
                     "questions": counts.questions,
                     "asked": task.answers(method).documents,
-                    "p": counts.chance,
+                    "p": counts.p_value,
                 }
             )
     return pd.DataFrame(rows)
@@ -271,8 +276,8 @@ def _show_list(content: Card, task: TaskAnswers, method: str, rule: str) -> int 
     tables.show(
         table,
         key="fq_rows",
-        on_row=lambda place: address.set_value(QUESTION, int(visible[place]) + 1),
-        height=tables.height(min(len(table), _ROWS_SEEN)),
+        on_row=lambda row: address.set_value(QUESTION, int(visible[row]) + 1),
+        height=tables.height(min(len(table), _VISIBLE_ROWS)),
         alt="questions whose answers change",
         column_config={
             "shift": number(
@@ -295,15 +300,15 @@ def _show_list(content: Card, task: TaskAnswers, method: str, rule: str) -> int 
 
 
 def question_table(task: TaskAnswers, method: str, rule: str, numbers: Array) -> pd.DataFrame:
-    """Return a table with one row per question; question numbers count from 1."""
+    """Return a table with one row per question of `numbers`, which count from 0; the table counts from 1."""
     base, other = (task.choices(name, rule) for name in (DENSE, method))
     right, questions = task.answers(DENSE).right, task.questions
-    letters = {"right": right, "dense chose": base.option, f"{label(method)} chose": other.option}
+    columns = {"right": right, "dense chose": base.option, f"{label(method)} chose": other.option}
     return pd.DataFrame(
         {
             "number": numbers + 1,
             "question": [_shorten(questions, int(number)) for number in numbers],
-            **{name: [changed_answers.letter(int(i)) for i in options[numbers]] for name, options in letters.items()},
+            **{name: [changed_answers.letter(int(i)) for i in options[numbers]] for name, options in columns.items()},
             "shift": changed_answers.margin_shift(base, other)[numbers],
         }
     )
@@ -314,8 +319,8 @@ def _shorten(questions: Questions | None, number: int) -> str:
     if questions is None or number >= len(questions.counts):
         return "–"
     question, options = questions.question_at(number)
-    words = " ".join((question or options[0]).split())
-    return words if len(words) <= _LETTERS else "…" + words[1 - _LETTERS :]
+    text = " ".join((question or options[0]).split())
+    return text if len(text) <= _MOST_CHARACTERS else "…" + text[1 - _MOST_CHARACTERS :]
 
 
 def _show_question(content: Card, task: TaskAnswers, method: str, number: int, rule: str) -> None:

@@ -10,8 +10,9 @@ from gprune.app.ui.documents import TERMS, split_document
 from gprune.app.ui.page_names import PAGES
 
 SEARCH = "help_search"
-"""key in the address: the searched word"""
+"""key in the address: the words to search for"""
 LONGEST = 200
+"""maximum number of characters of a search"""
 READ = dict(split_document(Path(__file__).with_name("reading.md").read_text("utf-8")).parts)
 """for each tab: what to look at and, in a second paragraph, what it does not show"""
 KEYS = (
@@ -51,7 +52,7 @@ COMMANDS = (
     ("gprune run, study", "every method, gate, repair, recovery and the recommended recipe; two bundled demos"),
     ("gprune sweep, run --slurm", "sweeps, on one machine, several GPUs or a Slurm cluster"),
     ("gprune reproduce", "the tables of the paper, next to the published figures"),
-    ("gprune card, map, report, arrays", "a text, a map, a report or the arrays of a run as files"),
+    ("gprune card, map, report, arrays", "a calibration card, neuron map, report, or the arrays of a run as files"),
     ("gprune export, gguf, speed", "folders, GGUF with free widths, speed of any model"),
     ("gprune pack, unpack, cache, jobs", "move runs, free the cache, follow jobs"),
     ("gprune models, texts, tasks, plugins", "the 29 model families, and the available texts, tasks and plug-ins"),
@@ -61,15 +62,15 @@ COMMANDS = (
 
 
 def show_reading() -> None:
-    """Draw what to look at on each page."""
+    """Draw what to look at on each page, and what it does not show."""
     frame.page_title("How to read", "What is each page for, and what does it not show?")
     for page in PAGES:
         st.markdown(f"**{page.name}** · {page.question}")
         for place in page.places:
             if place in READ:
-                look, silent = (" ".join(words.split()) for words in READ[place].split("\n\n"))
+                look, limits = (" ".join(words.split()) for words in READ[place].split("\n\n"))
                 address.link(place, page.places[place], page.icon)
-                st.markdown(f"{look} :grey[It does not show {silent}]")
+                st.markdown(f"{look} :grey[It does not show {limits}]")
 
 
 def show_glossary() -> None:

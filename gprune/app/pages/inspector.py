@@ -13,7 +13,7 @@ from gprune.analysis import calibration, inspection, token_loss
 from gprune.analysis.calibration_report.measuring import texts_of
 from gprune.analysis.formatting import format_signed, percent
 from gprune.analysis.inspection import Activation, LayerRanks
-from gprune.analysis.thresholds import KEPT, OUTCOMES
+from gprune.analysis.thresholds import OUTCOMES, UNCHANGED
 from gprune.app import preview
 from gprune.app.figures import neurons as figures
 from gprune.app.preview import (
@@ -43,11 +43,11 @@ from gprune.records import Array
 from gprune.system.errors import GpruneError, ModelError
 
 _LIVE, _ABLATED = "ins_every_token", "ins_ablated"
-"""address keys: whether the model may be asked, and the layer and number of the ablated neuron"""
+"""address keys: whether the worker may run the model, and the ablated neuron as `layer-neuron`"""
 _WINDOW = 16
-"""tokens on either side of an example"""
+"""default number of tokens on either side of an example"""
 _MOST_MEMBERS = 2000
-"""rows of a table"""
+"""maximum number of rows of a table of modules or neurons"""
 
 
 @frame.declare_page("Inspector", "What is this neuron, module or layer, and what activates it most?")
@@ -62,9 +62,9 @@ def show(run: Run) -> None:
         st.error(escape_error(error), icon=":material/error:")
         return
     if not selected:
-        shown_unit = " Showing the one with the highest drift." if unit else ""
+        default_note = " Showing the one with the highest drift." if unit else ""
         st.info(
-            f"No neuron selected.{shown_unit} Search (L5N688) or click any point to change it.",
+            f"No neuron selected.{default_note} Search (L5N688) or click any point to change it.",
             icon=":material/ads_click:",
         )
     if unit:
@@ -93,7 +93,7 @@ def _explain_neuron(run: Run, unit: Selection, live: bool) -> None:
 
 
 def _show_controls(run: Run, unit: Selection) -> bool:
-    """Draw the search field, the buttons to the next units and a switch; return True if the model may be asked."""
+    """Draw the search field, the buttons to the neighbouring units and a switch; return True if the model can run."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="ins_steering"):
         selection.search_field(run, "ins_search", placeholder="L5N688 or module 3 of layer 2", width=320)
         for label, step, icon, key in (("Previous", -1, "chevron_left", "B"), ("Next", 1, "chevron_right", "N")):
@@ -161,7 +161,7 @@ def _show_group_numbers(run: Run, unit: Selection, members: Array, modules: pd.D
         for column in ("u on A", "u on B"):
             numbers[name_texts(column, run.study) + suffix] = f"{modules[column].mean():.3f}"
     if modules is not None and "RASA" in modules and unit.module is None:
-        adapted = int((modules["RASA"] != OUTCOMES[KEPT]).sum())
+        adapted = int((modules["RASA"] != OUTCOMES[UNCHANGED]).sum())
         numbers["Adapted modules"] = f"{adapted} of {len(modules)}"
     for name, mask in figures.kept_neurons(run, unit.layer or 0).items():
         numbers[f"{name} keeps"] = f"{100 * float(np.mean(mask[members])):.1f}%"
@@ -225,7 +225,7 @@ def _show_methods(run: Run, layer: int, neuron: int) -> None:
             )
 
 
-# --- what the worker answers
+# --- answers of the worker
 
 
 def _ask_worker(
@@ -233,8 +233,8 @@ def _ask_worker(
 ) -> None:
     """Send named requests to the worker, and draw its answers until they are complete.
 
-    `draw` receives the answers by name, and True if more will come; `key` is the key of the card. Raises StoreError
-    if the run lacks a result that a request needs.
+    `draw` receives the answers by name, and True if some are still incomplete; `key` is the key of the card. Raises
+    StoreError if the run lacks a result that a request needs.
     """
     source = Source(run.root, run.graph)
     identities = {
@@ -274,7 +274,7 @@ def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -
             st.caption(f"Sequences read: {progress}" if counts else "No sequences read yet.")
             return
         values = {letter: item.values for letter, item in counts.items()}
-        card.show(figures.activations(run, values, f"Sequences read: {progress}"))
+        card.show(figures.activation_panel(run, values, f"Sequences read: {progress}"))
 
     _ask_worker(run, requests, card.key, draw)
 
@@ -312,7 +312,7 @@ def _draw_promoted_tokens(card: cards.Card, answers: dict[str, TokenAnswer], ref
 
 
 def _show_ablation(run: Run, card: cards.Card, unit: Selection) -> None:
-    """Draw the card. Raises MissingResultError if no text was drawn yet."""
+    """Draw the card of the ablation. Raises MissingResultError if the run has no tokens of a text yet."""
     roles, neuron = _texts_with_tokens(run), f"{unit.layer}-{unit.neuron}"
     texts = escape(name_texts(", ".join(roles), run.study))
     is_asked = address.read_text(_ABLATED) == neuron
@@ -401,19 +401,19 @@ def _loss_title(table: pd.DataFrame) -> str:
 
 
 def _show_examples(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
-    """Draw the card; if `live`, the worker colours every token.
+    """Draw the top-activating examples of a neuron; if `live`, the worker colours every token.
 
     Raises ModelError without a tokenizer, StoreError if a result is damaged.
     """
-    letters = {calibration.ROLES[role]: role for role in texts_of(run.study)}
-    recorded = {letter: role for letter, role in letters.items() if run.has(stages.positions, role)}
+    roles = {calibration.ROLES[role]: role for role in texts_of(run.study)}
+    recorded = {letter: role for letter, role in roles.items() if run.has(stages.positions, role)}
     readable = {letter: role for letter, role in recorded.items() if run.has(stages.tokens, role)}
     if readable:
         _show_passages(run, card, unit, readable, live)
     if unreadable := ", ".join(letter for letter in recorded if letter not in readable):
         text = f"The tokens of {unreadable} are not available, so its examples have no text."
         st.info(text, icon=":material/inventory_2:")
-    if missing := ", ".join(letter for letter in letters if letter not in recorded):
+    if missing := ", ".join(letter for letter in roles if letter not in recorded):
         _offer_examples(run, missing, card.key)
 
 
@@ -430,8 +430,8 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
     top = max(peaks, key=lambda letter: abs(peaks[letter]))
     peak, subject = abs(peaks[top]), f"Neuron {neuron} of layer {layer}"
     value = format_signed(peaks[top], ".3g") if peaks[top] < 0 else f"{peaks[top]:.3g}"
-    words = escape(name_texts(f"activates most on {top}", run.study))
-    card.set_title(f"{subject} {words}: {value}" if peak else f"{subject} is never active")
+    predicate = escape(name_texts(f"activates most on {top}", run.study))
+    card.set_title(f"{subject} {predicate}: {value}" if peak else f"{subject} is never active")
     tokenizer = _load_tokenizer(run.study.model, run.graph.inputs.tokenizer)
     peaks_only = {letter: [_passage(tokenizer, item, peak) for item in items] for letter, items in positions.items()}
 
@@ -465,7 +465,7 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
 
 
 def _token_range(position: Activation) -> tuple[int, int, int]:
-    """Return the sequence of a passage, and its first and last token."""
+    """Return the index of a passage's sequence, and the positions of its first and last token in the sequence."""
     first = position.position - position.at
     return position.sequence, first, first + len(position.ids) - 1
 
@@ -479,7 +479,8 @@ def _load_tokenizer(model: str, _digest: str) -> Tokenizer:
 
 
 def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> ContextPassage:
-    before, token, after = vocabulary.around(tokenizer, position.ids, position.at)
+    """Return a passage in which only the strongest token is coloured."""
+    before, token, after = vocabulary.text_around(tokenizer, position.ids, position.at)
     return ContextPassage(
         before=before,
         token=token,
@@ -502,7 +503,10 @@ def color_passages(
 
 
 def color_tokens(pieces: Sequence[Piece], values: Array, at: int, peak: float) -> list[Token]:
-    """Return coloured tokens; tokens that share one character are joined and have their strongest activation."""
+    """Return coloured tokens; tokens that share one character are joined and have their strongest activation.
+
+    `at` is the index of the strongest token of the passage, `peak` the activation with the full colour.
+    """
     tokens, start = list[Token](), 0
     while start < len(pieces):
         end = start + max(pieces[start].of, 1)

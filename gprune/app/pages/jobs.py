@@ -31,13 +31,15 @@ from gprune.system.units import amount, duration, seconds_since_1970
 WANTED = "jobs_wanted"
 """session key: the job to show when the page is drawn next"""
 JOB, TAB, CHOSEN = "jobs_job", "jobs_tab", "runs_chosen"
-_FIRST, _SHOWN, _MESSAGE = "jobs_first_tab", "jobs_shown_job", "runs_told"
+"""address keys of the job, the tab and the selected run"""
+_DEFAULT_TAB, _SHOWN_JOB, _MESSAGE = "jobs_first_tab", "jobs_shown_job", "runs_told"
+"""session keys; the message is (True for an error, text)"""
 MOST_ROWS = 200
 LOG_LINES = 200
 _TIMES_PIXELS = 300
 _JOB_PIXELS = {"state": 90, "device": 90, "stage": 140, "elapsed": 66, "time left": 76, "submitted": 126}
-_NAME_PIXELS, _LETTER_PIXELS, _TWO_LINES = 210, 7.5, 66
-"""least width of a job's name, width of a letter, and height of a row in which words break into lines"""
+_NAME_PIXELS, _CHARACTER_PIXELS, _WRAPPED_ROW_PIXELS = 210, 7.5, 66
+"""minimum width of the column of job names, width of a character, and height of a row that wraps long names"""
 _RUN_PIXELS = {"run": 160, "state": 66, "started": 122, "model": 70, "texts": 180, "keep": 50, "γ": 84, "best PPL": 170}
 
 
@@ -49,8 +51,8 @@ def show() -> None:
         address.set_value(TAB, "start")
     if WANTED in st.session_state:
         address.set_value(TAB, "jobs")
-    first = _first_tab(bool(situation.active))
-    tabs = address.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, first)
+    default = _default_tab(bool(situation.active))
+    tabs = address.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, default)
     with tabs["start"]:
         # drawn even behind a closed tab, so that its fields keep their text
         launch.draw_form(situation.root, bool(tabs["start"].open))
@@ -60,16 +62,17 @@ def show() -> None:
         with tabs["jobs"]:
             _draw_jobs(situation)
     if tabs["runs"].open:
-        # computing the sizes of runs reads the whole cache
+        # drawn only if open, because the sizes of the runs need a scan of the whole cache
         with tabs["runs"]:
             _draw_runs(situation)
 
 
-def _first_tab(active: bool) -> str:
+def _default_tab(has_active_job: bool) -> str:
+    """Return the tab that is open until another is chosen; it is determined when the page is first drawn."""
     # the default tab is not written to the address: a change by the page itself would need an extra Back
     if f"{TAB}_tabs" not in st.session_state:
-        st.session_state[_FIRST] = "jobs" if active else "start"
-    return str(st.session_state[_FIRST])
+        st.session_state[_DEFAULT_TAB] = "jobs" if has_active_job else "start"
+    return str(st.session_state[_DEFAULT_TAB])
 
 
 def _draw_jobs(situation: work.Situation) -> None:
@@ -78,11 +81,11 @@ def _draw_jobs(situation: work.Situation) -> None:
         return
     job = _choose_job(situation.jobs)
     _draw_controls(situation.root, job)
-    # the side bar draws the page anew when a job ends
-    every = live.POLL_SECONDS if situation.active else None
-    address.fragment(_draw_job, every)(situation.root, job.id)
+    # the sidebar redraws the page when a job ends
+    interval = live.POLL_SECONDS if situation.active else None
+    address.fragment(_draw_job, interval)(situation.root, job.id)
     run = situation.run_named(run_status.run_of_job(situation.root, job.id))
-    if run is not None and not job.exports:
+    if run is not None and not job.creates_no_run:
         _draw_learning(run)
 
 
@@ -93,9 +96,9 @@ def _choose_job(jobs: list[Job]) -> Job:
         address.set_value(JOB, wanted_id)
     names = {key: f"{job.label} · {key}" for key, job in by_id.items()}
     # the shown job stays when another one starts; only a chosen job is in the address
-    shown_id = st.session_state.get(_SHOWN)
+    shown_id = st.session_state.get(_SHOWN_JOB)
     chosen = address.selectbox("Job", names, JOB, shown_id if shown_id in by_id else jobs[0].id)
-    st.session_state[_SHOWN] = chosen
+    st.session_state[_SHOWN_JOB] = chosen
     return by_id[chosen]
 
 
@@ -113,8 +116,8 @@ def _draw_controls(root: str, job: Job) -> None:
         if job.state in ("cancelled", "interrupted", "failed"):
             key = f"jobs_resume_{job.id}"
             components.action_button("Resume", key, "play_arrow", components.attempt, "jobs", _resume, root, job.id)
-        # the same settings may only fail again
-        if job.state == "failed" and study is not None and not job.exports:
+        # a failed job may fail again with the same settings, so they can be edited first
+        if job.state == "failed" and study is not None and not job.creates_no_run:
             if components.button(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
                 address.to_launch(study, f"The settings of “{job.label}” are")
         run, current = frame.situation().run_named(run_status.run_of_job(root, job.id)), frame.current_run()
@@ -124,6 +127,7 @@ def _draw_controls(root: str, job: Job) -> None:
 
 
 def _resume(root: str, job_id: str) -> None:
+    """Start a job that resumes this one, and show it when the page is drawn next."""
     st.session_state[WANTED] = work.resume(root, job_id).id
 
 
@@ -147,7 +151,7 @@ def _draw_job(root: str, job_id: str) -> None:
         left, right = st.columns([2, 3])
         with left:
             st.caption("Time of each stage")
-            _draw_times(_timeline(root, job), job.active)
+            _draw_times(_stage_times(root, job), job.active)
         with right:
             st.caption(f"Last {LOG_LINES} log lines, newest first")
             lines = queue.log_tail(Path(root), job.id, LOG_LINES)[::-1]
@@ -166,37 +170,37 @@ def _draw_times(table: pd.DataFrame, active: bool) -> None:
     tables.show(table, height=height, column_config={"stage": wide}, alt="seconds of each stage")
 
 
-def _timeline(root: str, job: Job) -> pd.DataFrame:
-    times, study = queue.progress(Path(root), job.id).stages, run_status.study_of_job(root, job.id)
+def _stage_times(root: str, job: Job) -> pd.DataFrame:
+    progress, study = queue.progress(Path(root), job.id), run_status.study_of_job(root, job.id)
     rows = [
         {
             "stage": run_status.stage_title(study, stage.stage) if study else stage.stage,
             "seconds": round(stage.seconds, 1),
             "state": stage.state,
         }
-        for stage in times
+        for stage in progress.stages
     ]
     return pd.DataFrame(rows, columns=["stage", "seconds", "state"])
 
 
 def table_of_jobs(rows: list[dict[str, Any]]) -> tuple[pd.DataFrame, dict[str, Any], dict[str, Any]]:
-    """Return the table of at least one job, its columns, and the height of its rows.
+    """Return the table of at least one job, the settings of its columns, and options with the height of its rows.
 
     Columns that are empty for all jobs are dropped, and the column of names gets their width. If a name is still too
     long, the rows are high enough to wrap it.
     """
     table = pd.DataFrame(rows)
     table["progress"] *= 100.0
-    idle = [name for name in ("stage", "time left") if not table[name].any()]
-    wide = _NAME_PIXELS + sum(_JOB_PIXELS[name] for name in idle)
-    columns = _set_widths({"job": wide} | _JOB_PIXELS)
+    empty_columns = [name for name in ("stage", "time left") if not table[name].any()]
+    name_width = _NAME_PIXELS + sum(_JOB_PIXELS[name] for name in empty_columns)
+    columns = _column_widths({"job": name_width} | _JOB_PIXELS)
     columns["progress"] = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=90)
     longest = int(table["job"].str.len().max())
-    look = {"row_height": _TWO_LINES} if longest * _LETTER_PIXELS > wide else {}
-    return table.drop(columns=idle), columns, look
+    look = {"row_height": _WRAPPED_ROW_PIXELS} if longest * _CHARACTER_PIXELS > name_width else {}
+    return table.drop(columns=empty_columns), columns, look
 
 
-def _set_widths(pixels: Mapping[str, int]) -> dict[str, Any]:
+def _column_widths(pixels: Mapping[str, int]) -> dict[str, Any]:
     return {name: st.column_config.Column(width=width) for name, width in pixels.items()}
 
 
@@ -204,7 +208,7 @@ def _job_row(situation: work.Situation, job: Job) -> dict[str, Any]:
     progress, study = queue.progress(Path(situation.root), job.id), run_status.study_of_job(situation.root, job.id)
     run = work.run_of_active_job(situation, job)
     share, left = 1.0 if job.state == "done" else 0.0, None
-    if job.state != "done" and job.exports:
+    if job.state != "done" and job.creates_no_run:
         share = progress.fraction
     elif run is not None and run.expected_seconds and job.state != "done":
         estimate = run_status.run_outlook(run, progress)
@@ -283,7 +287,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
 
     event = tables.show(
         table,
-        column_config=_set_widths(_RUN_PIXELS),
+        column_config=_column_widths(_RUN_PIXELS),
         key="runs_rows",
         on_select=choose,
         selection_mode="multi-row",
@@ -356,6 +360,7 @@ def _format_sizes(usage: RunUsage | None) -> dict[str, str]:
 
 
 def _draw_name(run: Run) -> None:
+    """Draw the form that renames a run, and the complaint about its notes if they cannot be read."""
     if run.complaint:
         st.warning(f"{escape_error(run.complaint)}.", icon=":material/warning:")
     with st.form(f"runs_form_{run.name}", border=False):
@@ -387,8 +392,8 @@ def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: 
             about = "Copies this run’s settings into the form on the Start tab."
             if components.button("Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about):
                 address.to_launch(run.study, f"The settings of “{title}” are")
-            words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
-            if components.button(words, f"runs_hide_{name}", help="Its results and pages do not change."):
+            action = "Show it in lists again" if run.about.hidden else "Hide it from lists"
+            if components.button(action, f"runs_hide_{name}", help="Its results and pages do not change."):
                 _save_notes(run, hidden=not run.about.hidden)
         if components.button("Delete …", f"runs_delete_{name}", icon=":material/delete:"):
             _confirm_deletion(situation.root, name, title, usage)
@@ -403,9 +408,9 @@ def _confirm_deletion(root: str, name: str, title: str, usage: RunUsage | None) 
         st.warning(f"{escape_error(reason)}.", icon=":material/warning:")
         return
     if usage is not None:
-        rest = usage.total - usage.unshared
-        shared = f" {amount(rest)} that other runs also need are kept." if rest else ""
-        st.markdown(f"This frees **{amount(usage.unshared)}**.{shared} This cannot be undone.")
+        shared = usage.total - usage.unshared
+        note = f" {amount(shared)} that other runs also need are kept." if shared else ""
+        st.markdown(f"This frees **{amount(usage.unshared)}**.{note} This cannot be undone.")
     else:
         st.markdown("Results that no other run needs are deleted too. This cannot be undone.")
     with st.container(horizontal=True):

@@ -58,7 +58,7 @@ SECTIONS = {
     "evaluation": "Evaluation",
 }
 _IN_STEPS = {"calibration": ("samples",), "evaluation": ("texts", "tasks")}
-"""fields of the sections that the three steps ask for"""
+"""fields of the sections that are in the three steps instead of the advanced settings"""
 LABELS = {
     "model": "Model",
     "name": "Name (optional)",
@@ -77,17 +77,19 @@ LABELS = {
     "dtype": "Number type",
     "trust_remote_code": "Trust the model's code",
 }
+"""labels of the fields in the three steps and of the first advanced settings"""
 KEYS = {name: f"launch_{name.rpartition('.')[2]}" for name in LABELS} | {
     "evaluation.texts": "launch_evaluate",
     "additional": "launch_seeds",
     "trust_remote_code": "launch_trust",
 }
-"""keys of the widgets of these fields"""
+"""keys of the widgets of the fields in LABELS"""
 MORE = "launch_more_drawn"
 """session key: True if the advanced settings are drawn because they were opened or filled in"""
 _PROPOSED, _ORIGIN = "launch_proposed", "launch_origin"
+"""session keys: the latest proposed texts, and the name of the run whose settings fill the form"""
 _REPAIRS = {"own": "own repair of each method", "none": "none"} | {word: repair.label for word, repair in WORDS.items()}
-_OPTION_WORDS: dict[str, dict[str, str]] = {
+_OPTION_LABELS: dict[str, dict[str, str]] = {
     "evaluation.speed": SPEEDS,
     "repair.kind": _REPAIRS,
     "repair.texts": {
@@ -107,7 +109,9 @@ _REPAIR_CAPTIONS = {
 _MOST_SEEDS = 20
 _LONGEST_COMPLAINT = 160
 MOST_MEGABYTES = 5
+"""maximum size of an uploaded file of questions"""
 SUFFIX = ".jsonl"
+"""suffix of a file of questions"""
 EXAMPLE = '{"question": "2 + 2 is", "choices": ["four", "five"], "answer": 0}'
 _GIB = 2**30
 
@@ -204,6 +208,7 @@ def _list_models() -> list[str]:
 
 
 def _shape_of(model: str) -> ModelShape | None:
+    """Return the shape of a model, or None if its configuration is not on this machine or not supported."""
     try:
         return families.shape_of(identity.configuration(identity.locate(model)))
     except (GpruneError, KeyError, TypeError, ValueError):
@@ -235,7 +240,7 @@ def propose_texts(primary: str, auxiliary: str) -> tuple[str, str, str]:
         else ""
         for text, corpus in zip(parts, calibrated, strict=True)
     ]
-    # files may belong to a machine without a network
+    # local texts are evaluated on a bundled text, because the machine may have no network
     from_hub = any(part in catalogue.HUB_TEXTS or part.startswith("hub:") for part in parts)
     pool = tuple(catalogue.HUB_TEXTS) if from_hub else embedded.TRAINED
     corpora = {corpus.name for corpus in calibrated}
@@ -279,7 +284,7 @@ def _ask_measurements(root: str) -> dict[str, Any]:
     for fault in faults:
         st.caption(f":material/extension_off: {escape(fault.message)}")
     if not all(fault.name for fault in faults):
-        # the next visit lists them again
+        # all plug-ins are left out: look for them again on the next visit
         methods.installed_plugins.cache_clear()
     measured = _ask_evaluation(root, "launch", KEYS["evaluation.texts"], None)
     pruned = with_controls(chosen) if with_ablations else tuple(chosen)
@@ -287,7 +292,7 @@ def _ask_measurements(root: str) -> dict[str, Any]:
 
 
 def _ask_evaluation(root: str, key: str, texts_key: str, settings: EvaluationSettings | None) -> dict[str, Any]:
-    """Draw the fields for evaluation texts and tasks; `settings` has their first values, if any."""
+    """Draw the fields for evaluation texts and tasks; `settings` has their initial values, if any."""
     state = st.session_state
     if settings is not None:
         state.setdefault(texts_key, list(settings.texts))
@@ -339,7 +344,7 @@ def describe_task(task: str) -> str:
 
 
 def _select_once(key: str, path: str) -> None:
-    """Add a dropped file to the chosen tasks once."""
+    """Add the path of an uploaded file to the chosen tasks; it stays removed if the user removes it."""
     state, tasks = st.session_state, st.session_state.get(f"{key}_tasks", [])
     if path and state.get(f"{key}_dropped") != path and path not in tasks:
         state[f"{key}_tasks"] = [*tasks, path]
@@ -392,7 +397,7 @@ def upload_as_file(raw: bytes, suffix: str, name: str) -> Iterator[Path]:
 
 
 def save_upload(path: Path, raw: bytes) -> None:
-    """Write a file in one step unless it has the same content already. Raises StoreError if it cannot."""
+    """Write a file in one step, unless it already has this content. Raises StoreError if it cannot be written."""
     with explain_errors(path.parent):
         make_folder(path.parent)
         if path.is_file() and path.read_bytes() == raw:
@@ -488,7 +493,10 @@ def section_fields(section: str) -> dict[str, tuple[Any, Any]]:
 
 
 def ask_section(section: str, key: str, start: Study) -> dict[str, Any]:
-    """Draw a widget for each field of a section that is not in a step of the form; return the values by field."""
+    """Draw a widget for each field of a section that is not in a step of the form; return the values by field.
+
+    `key` is the prefix of the keys of the widgets, `start` the study with their initial values.
+    """
     values = {}
     with st.grid(4, min_column_width=180):
         for field, (hint, _) in section_fields(section).items():
@@ -498,13 +506,13 @@ def ask_section(section: str, key: str, start: Study) -> dict[str, Any]:
 
 
 def _ask_field(dotted: str, hint: Any, value: Any, key: str) -> Any:
-    """Draw the widget that fits the type of a field."""
+    """Draw the widget that fits the type `hint` of a field, such as `evaluation.limit`; return its value."""
     title = dotted.rpartition(".")[2].replace("_", " ").capitalize()
     shared: dict[str, Any] = {"help": documentation().get(dotted), "key": f"{key}_{dotted}"}
     if typing.get_origin(hint) is Literal:
         options = list(typing.get_args(hint))
-        words = {option: str(option).replace("_", " ") for option in options} | _OPTION_WORDS.get(dotted, {})
-        return st.selectbox(title, options, options.index(value), format_func=words.__getitem__, **shared)
+        names = {option: str(option).replace("_", " ") for option in options} | _OPTION_LABELS.get(dotted, {})
+        return st.selectbox(title, options, options.index(value), format_func=names.__getitem__, **shared)
     if dotted == "evaluation.preset":
         presets = list(dict.fromkeys([*PRESET_LENGTHS, value, st.session_state.get(shared["key"]) or value]))
         preset = st.selectbox(title, presets, presets.index(value), accept_new_options=True, **shared)
@@ -589,7 +597,10 @@ def _count_rows(source: TaskSource, _modified: int) -> int:
 
 
 def _build_studies(settings: dict[str, Any], additional: str, complaint: Any, key: str) -> list[Study]:
-    """Return the form's study for each seed; if a field is invalid, mark all errors and return an empty list."""
+    """Return the form's study for each seed; if a field is invalid, mark all errors and return an empty list.
+
+    `complaint` is the container that shows the errors, `key` the prefix of the keys of the advanced settings.
+    """
     try:
         return list_seeds(from_dict(settings), additional)
     except GpruneError as error:
@@ -602,7 +613,7 @@ def _build_studies(settings: dict[str, Any], additional: str, complaint: Any, ke
 
 
 def list_seeds(study: Study, typed: str) -> list[Study]:
-    """Return a study for its own seed and each additional one. Raises SettingsError if `typed` is no list of seeds."""
+    """Return the study for its own and each additional seed. Raises SettingsError if `typed` is not a list of seeds."""
     parts = re.findall(r"[^\s,]+", typed)
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
         raise SettingsError(f"additional seeds must be whole numbers of 0 or more (got {typed!r}), for example 1 2")
@@ -627,25 +638,26 @@ def use_form_labels(complaint: str) -> str:
     field = field_of(complaint)
     if field == "additional" or field not in documentation():
         return complaint
-    words = f"{field_label(field)}{complaint.removeprefix(field)}".replace("or null for all", "or empty for all")
-    return words.replace("and auxiliary are", f"and {LABELS['auxiliary']} are")
+    message = f"{field_label(field)}{complaint.removeprefix(field)}".replace("or null for all", "or empty for all")
+    # an error about equal texts names two fields
+    return message.replace("and auxiliary are", f"and {LABELS['auxiliary']} are")
 
 
 def mark_field(slot: Any, key: str, words: str) -> None:
     """Outline the widget with a key, and show the error message `words` below it."""
-    chosen = ".st-key-" + re.sub(r"[^a-zA-Z0-9_-]", "-", key)
+    selector = ".st-key-" + re.sub(r"[^a-zA-Z0-9_-]", "-", key)
     slot.html(
-        f"<style>{chosen} {{outline: 2px solid #D03B3B; outline-offset: 4px;}}"
-        f"{chosen}::after {{content: {css_string(sentence(words, _LONGEST_COMPLAINT))}; display: block; "
+        f"<style>{selector} {{outline: 2px solid #D03B3B; outline-offset: 4px;}}"
+        f"{selector}::after {{content: {css_string(sentence(words, _LONGEST_COMPLAINT))}; display: block; "
         "color: light-dark(#A61E1E, #FF9A9A); font-size: 0.85rem; line-height: 1.35; overflow-wrap: anywhere;}"
         "</style>"
     )
 
 
 def css_string(text: str) -> str:
-    """Return text as a CSS string literal in which all characters except letters, digits and spaces are escaped."""
+    """Return a CSS string literal in which all characters except letters, digits and spaces are escaped."""
     # CSS consumes the space that ends a numeric escape
-    return '"' + re.sub(r"[^a-zA-Z0-9 ]", lambda sign: f"\\{ord(sign[0]):06x} ", text) + '"'
+    return '"' + re.sub(r"[^a-zA-Z0-9 ]", lambda match: f"\\{ord(match[0]):06x} ", text) + '"'
 
 
 def input_problem(study: Study) -> str:
@@ -703,10 +715,10 @@ def _draw_bar(root: str, studies: list[Study], refused: bool) -> None:
 
 
 def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple[str, ...] | None:
-    """Draw the estimated memory and time of runs of a study and its additional seeds without cached results.
+    """Draw the estimated memory and time of one run, if no result is cached.
 
-    Returns the extra command-line arguments of the job, or None if it does not fit and the user has not chosen to
-    start it anyway. `records` are the records of earlier runs, newest first, which give the time.
+    Returns the extra command-line arguments of the job, or None if it does not fit into memory and the user has not
+    chosen to start it anyway. The time is estimated from `records`, those of earlier runs, newest first.
     """
     forecast = estimate_study(studies[0], records)
     if forecast is None:
@@ -715,14 +727,14 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
     refusal = forecast.refusal
     peak = max((forecast.on_device(stage.need, stage.need.batch) for stage in forecast.stages), default=0.0)
     memory = forecast.capacity.card if forecast.case.gpu else forecast.capacity.host
-    words = [f"Estimate: {amount(peak)} of {amount(memory)}"]
+    lines = [f"Estimate: {amount(peak)} of {amount(memory)}"]
     if forecast.seconds is not None:
-        words[0] += f", about {duration(forecast.seconds, 1)}"
-        words[0] += " for one seed" * (len(studies) > 1)
-    words += [f":orange[:material/warning: {escape_error(warning)}]" for warning in forecast.warnings]
+        lines[0] += f", about {duration(forecast.seconds, 1)}"
+        lines[0] += " for one seed" if len(studies) > 1 else ""
+    lines += [f":orange[:material/warning: {escape_error(warning)}]" for warning in forecast.warnings]
     if refusal:
-        words.append(f":red[:material/error: {escape_error(refusal)}]")
-    st.caption("  \n".join(words), width="stretch")
+        lines.append(f":red[:material/error: {escape_error(refusal)}]")
+    st.caption("  \n".join(lines), width="stretch")
     with st.popover("Details", icon=":material/memory:", type="tertiary", key="launch_details"):
         tables.show(_tabulate_stages(forecast), alt="memory and time of each stage")
         st.caption(
@@ -757,7 +769,7 @@ def _submit(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) ->
 
 
 def draw_evaluation(root: str) -> None:
-    """Draw the form that measures the chosen run, with its masks, on other texts, on tasks and for speed."""
+    """Draw the form that measures the current run again with its masks: on other texts, on tasks, or for speed."""
     run = frame.current_run()
     if run is None:
         return
@@ -770,12 +782,12 @@ def draw_evaluation(root: str) -> None:
             f"Uses the masks of {escape(labels(frame.situation().runs)[run.name])} without calibrating or learning "
             "again. The measurements become a separate run."
         )
-        measured, key = run.study, f"measure_{run.name}"
-        fields = _ask_evaluation(root, key, f"{key}_evaluate", measured.evaluation)
-        fields |= ask_section("evaluation", key, measured)
+        key = f"measure_{run.name}"
+        fields = _ask_evaluation(root, key, f"{key}_evaluate", run.study.evaluation)
+        fields |= ask_section("evaluation", key, run.study)
         _describe_tasks(fields["tasks"], fields["task_folder"])
         study = run.study.with_settings({f"evaluation.{name}": value for name, value in fields.items()})
-        if study == measured:
+        if study == run.study:
             st.caption("This run is already measured with these settings.")
             return
         st.code(command(study), language="bash", wrap_lines=True)

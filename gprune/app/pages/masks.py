@@ -47,7 +47,7 @@ def _show_layers(run: Run, card: cards.Card) -> None:
 
 
 def _choose_baseline(run: Run) -> tuple[str, int]:
-    # before the masks exist, the usual baselines can already be chosen
+    # these baselines can be chosen before the run has computed its masks
     names = figures.base_methods(run) or ["flap", "wanda_sp"]
     labels = {name: label(name) for name in names}
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -97,11 +97,11 @@ def _choose_masks(run: Run) -> dict[str, str]:
         return {}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         method = address.selectbox("Method", labels, "atlas_method", default, width=200)
-        baselines = {name: label for name, label in labels.items() if name != method}
+        baselines = {name: title for name, title in labels.items() if name != method}
         base = ""
         if baselines:
-            usual = figures.choose_masks(run, method, "")[1]
-            base = address.selectbox("Baseline", baselines, "atlas_base", usual, width=200)
+            default_base = figures.choose_masks(run, method, "")[1]
+            base = address.selectbox("Baseline", baselines, "atlas_base", default_base, width=200)
         color = address.segmented_control("Colour", figures.COLORS, "atlas_shown", figures.CHANGE)
     return {"method": method, "base": base, "shown": color}
 
@@ -121,8 +121,7 @@ def _compare_texts(run: Run, card: cards.Card, options: dict[str, str]) -> None:
         panel = figures.atlas_texts(run, **options, selected=selection.current_selection(run))
     except MethodError as error:
         st.info(
-            f"{escape_error(error)}. Start a run with the texts exchanged, or choose a method that scores once, such "
-            "as FLAP.",
+            f"{escape_error(error)}. Start a run with the texts exchanged, or choose another method, such as FLAP.",
             icon=":material/info:",
         )
         return

@@ -23,6 +23,7 @@ from gprune.records import Array
 from gprune.system.errors import MethodError
 
 _REGION = "nm_region_drawn"
+"""session key of the latest Region"""
 _NO_REGION = (
     "Draw around points with the lasso or box of the map's toolbar to list their neurons here. Without a region, the "
     "neurons of the selected module are listed."
@@ -109,9 +110,9 @@ def _offer_job(run: Run, layer: int, basis: str, layout: str) -> None:
         identity.locate(run.study.model)
     else:
         figures.load_plane(run, layer, basis, figures.PCA)
-    reason = "UMAP takes about half a minute" if layout == figures.UMAP else "The weights are read from the model"
+    cost = "UMAP takes about half a minute" if layout == figures.UMAP else "The weights are read from the model"
     st.info(
-        f"{reason}. A job computes the map of layer {layer} by {basis} once and caches it.",
+        f"{cost}. A job computes the map of layer {layer} by {basis} once and caches it.",
         icon=":material/scatter_plot:",
     )
     title = f"Neuron map of layer {layer} by {basis}"
@@ -120,7 +121,7 @@ def _offer_job(run: Run, layer: int, basis: str, layout: str) -> None:
 
 
 def neuron_of(point: dict[str, Any]) -> int | None:
-    """Return the neuron that a mark stands for; None for any other mark."""
+    """Return the neuron that a clicked point stands for, or None if it is not a neuron."""
     data = point.get("customdata")
     if isinstance(data, dict | list):
         data = next(iter(selection.custom_data(point)), None)
@@ -141,17 +142,17 @@ def _store_region(run: Run, layer: int, points: list[dict[str, Any]]) -> None:
 
 
 def _show_region(run: Run, card: cards.Card) -> None:
-    """Draw the neurons of the region or, without one, of the selected module, which needs no mouse."""
+    """Draw the neurons of the region or, without one, of the selected module, which can be selected without a mouse."""
     selected = selection.current_selection(run)
     layer = selected.layer if selected.layer is not None else run.load(stages.shape).layers // 2
-    neurons, reason = _region_neurons(run, layer)
+    neurons, phrase = _region_neurons(run, layer)
     if neurons is None:
         st.caption(_NO_REGION)
         return
     if not len(neurons):
         st.info(_EMPTY_REGION, icon=":material/highlight_alt:")
         return
-    card.set_title(f"{format_count(len(neurons), 'neuron')} of layer {layer} {reason}")
+    card.set_title(f"{format_count(len(neurons), 'neuron')} of layer {layer} {phrase}")
     table, limit = figures.neuron_table(run, layer, neurons), derived_cache.MOST_TABLE_ROWS
     if len(table) > limit:
         st.caption(f"{limit:,} of {len(table):,} rows shown; the CSV has all.")
@@ -172,7 +173,7 @@ def _show_region(run: Run, card: cards.Card) -> None:
 
 
 def _region_neurons(run: Run, layer: int) -> tuple[Array | None, str]:
-    """Return the neurons to list, or None without region and module, and a phrase that names the selection."""
+    """Return the neurons of the region or selected module, and a phrase for the title; None if there is neither."""
     region, module, labels = (
         st.session_state.get(_REGION),
         selection.current_selection(run).module,

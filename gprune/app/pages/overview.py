@@ -28,7 +28,7 @@ _FIGURE_PIXELS = 245
 def show(run: Run) -> None:
     """Draw the page."""
     _show_headline(run)
-    # in the order of the argument: ranks shift, the shift exceeds noise, and pruning has this cost
+    # the order of the argument: ranks shift, the shift exceeds noise, and pruning has a cost
     with st.grid(3, min_column_width=_FIGURE_PIXELS, key="ov_figures"):
         with cards.card_of(figures.movers, run) as card:
             cards.await_drift(run, "ov_slope_waiting", "Computing the drift")

@@ -41,10 +41,15 @@ from gprune.system.errors import GpruneError
 from gprune.system.units import duration
 
 DRIFT, SCORE, SCALE, SELECTION = "rasa_qd", "rasa_qs", "rasa_scale", "rasa_selection"
+"""address keys of the rule"""
 KEEP, LEAST, MOST = "rasa_keep", 0.05, 0.98
+"""address key of the retention, its minimum and maximum"""
 LIVE, TEXTS, REFERENCE, CURVES, REPAIR = "rasa_live", "rasa_heldout", "rasa_against", "rasa_curves", "rasa_repair"
+"""address keys of the live measurements"""
 VALUE = "preview_value"
+"""key of the container of the first live perplexity, by which benchmarks find it"""
 STEP = 0.005
+"""step of the quantile fields"""
 LIVE_SECONDS = 20.0
 """live perplexity is on by default if the run needed less time to measure the texts"""
 PRESETS: dict[str, tuple[float, float, str, str]] = {
@@ -53,12 +58,14 @@ PRESETS: dict[str, tuple[float, float, str, str]] = {
     "Drift only": (0.90, 0.90, "drift", ""),
     "None": (0.90, 0.90, "none", ""),
 }
+"""drift quantile, score quantile, selection and score scale by name; an empty scale leaves the scale unchanged"""
 SELECTIONS = {"drift_and_score": "drift and score", "drift": "drift only", "none": "none"}
 RANDOM = {"random": "random modules (control)"}
 RETENTIONS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 REFERENCES = {"gprune": "this run", "no_rasa": "no RASA", "flap": "FLAP", "dense": "dense model"}
 _SCALES = ("raw", "standardized")
-_STUDY_MARK = ", RASA "
+_RULE_SEPARATOR = ", RASA "
+"""separates the name of a tuned study from the description of its rule"""
 _CURVE_ALT = "perplexity of each method against retention"
 
 
@@ -83,23 +90,23 @@ def show(run: Run) -> None:
 
 def rule_in_address(run: Run) -> ReliabilitySettings:
     """Return the rule in the address; missing values are those of the run's own rule."""
-    own = run.study.reliability
-    chosen: dict[str, Any] = {
-        "drift_quantile": address.read_number(DRIFT, own.drift_quantile, 0.0, 1.0),
-        "score_quantile": address.read_number(SCORE, own.score_quantile, 0.0, 1.0),
-        "score_scale": address.read_option(SCALE, _SCALES, own.score_scale),
-        "selection": address.read_option(SELECTION, _selections(run), own.selection),
+    default = run.study.reliability
+    values: dict[str, Any] = {
+        "drift_quantile": address.read_number(DRIFT, default.drift_quantile, 0.0, 1.0),
+        "score_quantile": address.read_number(SCORE, default.score_quantile, 0.0, 1.0),
+        "score_scale": address.read_option(SCALE, _SCALES, default.score_scale),
+        "selection": address.read_option(SELECTION, _selections(run), default.selection),
     }
-    return replace(own, **chosen)
+    return replace(default, **values)
 
 
 def _selections(run: Run) -> dict[str, str]:
-    # random modules are a control, offered only for a run that selects them
+    # random modules are a control, so they are offered only for a run that uses them
     return SELECTIONS | RANDOM if run.study.reliability.selection == "random" else SELECTIONS
 
 
 def set_rule(drift: float, score: float, selection: str = "", scale: str = "") -> None:
-    """Set both quantiles, and optionally selection and score scale."""
+    """Set both quantiles and, unless empty, the selection and the score scale."""
     values = {DRIFT: float(drift), SCORE: float(score), SELECTION: selection, SCALE: scale}
     address.set_values({key: value for key, value in values.items() if value != ""})
 
@@ -124,29 +131,28 @@ def _show_lines(run: Run, rule: ReliabilitySettings) -> None:
 
 
 def _show_presets(run: Run) -> None:
-    own = run.study.reliability
-    own_rule = own.drift_quantile, own.score_quantile, own.selection, own.score_scale
+    default = run.study.reliability
+    default_rule = default.drift_quantile, default.score_quantile, default.selection, default.score_scale
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         for number, (name, preset) in enumerate(PRESETS.items(), start=1):
             components.action_button(name, f"rasa_preset_{name}", "", set_rule, *preset, shortcut=f"Alt+{number}")
         components.action_button(
-            "Restore thresholds", "rasa_preset_own", "", set_rule, *own_rule, type="tertiary", shortcut="Alt+0"
+            "Restore thresholds", "rasa_preset_own", "", set_rule, *default_rule, type="tertiary", shortcut="Alt+0"
         )
 
 
 def _show_scatter(run: Run, rule: ReliabilitySettings, log: bool) -> None:
     statistics, adapted = derived_cache.preview(run, rule)
-    selected, start = (
-        selection.current_selection(run),
-        np.searchsorted(statistics.layer, np.arange(len(adapted.scores))),
-    )
+    selected = selection.current_selection(run)
+    # modules are numbered over all layers: the number of the first module of each layer
+    first_modules = np.searchsorted(statistics.layer, np.arange(len(adapted.scores)))
     index = -1
     if selected.layer is not None and selected.module is not None:
-        index = int(start[selected.layer]) + selected.module
+        index = int(first_modules[selected.layer]) + selected.module
 
     def select(module: int) -> None:
         layer = int(statistics.layer[module])
-        selection.select(layer, module - int(start[layer]))
+        selection.select(layer, module - int(first_modules[layer]))
 
     threshold_lines.draw(
         statistics,
@@ -161,23 +167,23 @@ def _show_scatter(run: Run, rule: ReliabilitySettings, log: bool) -> None:
 
 
 def _show_fields(run: Run) -> None:
-    own = run.study.reliability
-    for name, key, default in (
-        ("γ_drift: quantile of the drift line", DRIFT, own.drift_quantile),
-        ("γ_score: quantile of the score line", SCORE, own.score_quantile),
+    own_rule = run.study.reliability
+    for name, key, own_value in (
+        ("γ_drift: quantile of the drift line", DRIFT, own_rule.drift_quantile),
+        ("γ_score: quantile of the score line", SCORE, own_rule.score_quantile),
     ):
         wide, narrow = st.columns([2, 1], vertical_alignment="bottom")
         with wide:
-            address.slider(name, key, default, 0.0, 1.0, STEP, format="%.3f")
+            address.slider(name, key, own_value, 0.0, 1.0, STEP, format="%.3f")
         with narrow:
-            address.number_field(name, key, default, 0.0, 1.0, STEP, format="%.3f", label_visibility="collapsed")
+            address.number_field(name, key, own_value, 0.0, 1.0, STEP, format="%.3f", label_visibility="collapsed")
     with st.container(horizontal=True):
         address.segmented_control(
-            "Mean score", _SCALES, SCALE, own.score_scale,
+            "Mean score", _SCALES, SCALE, own_rule.score_scale,
             help="raw as in the paper, or standardised within the layer",
         )  # fmt: skip
         address.segmented_control(
-            "Adapt by", _selections(run), SELECTION, own.selection, help="The paper adapts by drift and score."
+            "Adapt by", _selections(run), SELECTION, own_rule.selection, help="The paper adapts by drift and score."
         )
 
 
@@ -230,10 +236,10 @@ def _show_cost(run: Run, choice: whatif.LabChoice) -> None:
         identities[text] = preview.pool().ask(source, question, owner, base)
         if repair is not None:
             repaired[text] = asking.ask_repaired(source, question, base, owner, repair)
-    every = [*identities.values(), *asking.repaired_identities(list(repaired.values()))]
+    all_identities = [*identities.values(), *asking.repaired_identities(list(repaired.values()))]
 
     def draw(refining: bool) -> None:
-        answers = {identity: preview.pool().latest(identity) for identity in every}
+        answers = {identity: preview.pool().latest(identity) for identity in all_identities}
         with st.container(horizontal=True):
             for position, (text, identity) in enumerate(identities.items()):
                 _show_answer(
@@ -244,30 +250,32 @@ def _show_cost(run: Run, choice: whatif.LabChoice) -> None:
         if refining:
             asking.draw_worker_state(run, "Measuring.")
 
-    asking.draw_until_complete(lambda: asking.is_refining(every), draw)
+    asking.draw_until_complete(lambda: asking.is_refining(all_identities), draw)
 
 
 def is_live_by_default(run: Run, texts: Sequence[str]) -> bool:
     """Return True if measuring one model on the texts took the run less than LIVE_SECONDS."""
     measured = [stages.perplexity(run.graph, "gprune", text) for text in texts]
     seconds = [float(run.results.details(stage).get("seconds") or np.nan) for stage in measured]
+    # an unknown time is NaN, for which the comparison is False
     return sum(seconds) < LIVE_SECONDS and not run_status.missing_inputs(run)
 
 
 def _reference_question(run: Run, choice: whatif.LabChoice, reference: str, text: str, *, fitted: bool) -> Question:
+    """Return the question for the perplexity of the reference, one of REFERENCES; `fitted`: with the run's repair."""
     if reference in ("gprune", "dense"):
         return Question(text, reference, fitted=fitted)
     if reference == "no_rasa":
         without = replace(choice, settings=replace(choice.settings, selection="none"))
         return Question(text, "gprune", derived_cache.masks_of(run, without), fitted=False)
-    return Question(text, "flap", derived_cache.masks_of(run, choice_of(choice, "flap")), fitted=False)
+    return Question(text, "flap", derived_cache.masks_of(run, replace_method(choice, "flap")), fitted=False)
 
 
-def _show_answer(text: str, answer: Answer | None, reference: str, slot: str) -> None:
+def _show_answer(text: str, answer: Answer | None, reference: str, key: str) -> None:
     if answer is not None and answer.problem:
         st.error(f"{escape(text)}: {escape_error(answer.problem)}", icon=":material/error:")
         return
-    with st.container(key=slot or None, width="stretch"):
+    with st.container(key=key or None, width="stretch"):
         if asking.draw_perplexity(f"perplexity on {escape(text)}", answer, "perplexity ") and answer is not None:
             st.caption(
                 f"{reference}: {answer.base_perplexity:.2f}; {answer.done} of {answer.windows} windows"
@@ -280,9 +288,9 @@ def tuned_study(run: Run, choice: whatif.LabChoice) -> Study:
     """Return the run's study with the rule and retention of a choice, and a name that describes the rule."""
     study, rule = run.study, choice.settings
     if rule != study.reliability:
-        name = (study.name or short(study.model)).split(_STUDY_MARK)[0]
+        name = (study.name or short(study.model)).split(_RULE_SEPARATOR)[0]
         settings = {f"reliability.{field}": getattr(rule, field) for field in figures.RULE}
-        study = study.with_settings(settings | {"name": f"{name}{_STUDY_MARK}{thresholds.describe_rule(rule)}"})
+        study = study.with_settings(settings | {"name": f"{name}{_RULE_SEPARATOR}{thresholds.describe_rule(rule)}"})
     if abs(choice.retention - study.retention) > 1e-9:
         study = replace(study, retention=choice.retention)
     return study
@@ -317,27 +325,27 @@ class CurveRequests:
 
 
 def curve_requests(run: Run, choice: whatif.LabChoice, methods: Sequence[str], text: str) -> CurveRequests:
-    """Return the questions for the curves of `methods`, at RETENTIONS and at the retention of the choice."""
+    """Return the questions for the curves of `methods` at RETENTIONS and at the retention of the choice."""
     points, questions, refused = list[tuple[str, float]](), list[Question](), dict[str, str]()
     for method in methods:
-        for level in sorted({choice.retention, *RETENTIONS}):
-            at_level = replace(choice_of(choice, method), retention=level)
+        for retention in sorted({choice.retention, *RETENTIONS}):
+            point_choice = replace(replace_method(choice, method), retention=retention)
             try:
-                questions.append(Question(text, method, derived_cache.masks_of(run, at_level), fitted=False))
-                points.append((method, level))
+                questions.append(Question(text, method, derived_cache.masks_of(run, point_choice), fitted=False))
+                points.append((method, retention))
             except GpruneError as error:
                 refused[method] = str(error)
     return CurveRequests(tuple(points), tuple(questions), refused)
 
 
-def choice_of(choice: whatif.LabChoice, method: str) -> whatif.LabChoice:
-    """Return the choice with another method; a baseline takes its scores from A."""
+def replace_method(choice: whatif.LabChoice, method: str) -> whatif.LabChoice:
+    """Return the choice for another method; one that does not learn thresholds is scored on A."""
     learned = METHODS[method].decision == "learned"
     return replace(choice, method=method, scoring=choice.scoring if learned else whatif.PRIMARY)
 
 
 def offered_methods(run: Run) -> dict[str, str]:
-    """Return the labels of every method that decides which units are removed, by name."""
+    """Return the labels of the methods that can have live points, by name: GPrune, and methods without learning."""
     methods = {name: METHODS[name] for name in (*run.study.methods, *BUILT_IN)}
     masked = [name for name, method in methods.items() if method.decision != "none" and not method.learns]
     return {name: label(name) for name in ("gprune", *masked)}
@@ -368,7 +376,7 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
     curve = dict(zip(requests.points, identities, strict=True))
 
     def draw(refining: bool) -> None:
-        points = _combine(curve, measured)
+        points = _combine_points(curve, measured)
         curve_card.show(figures.curve_panel(points, choice.retention, run.study.text_name(text), is_edited))
         for method, reason in requests.refused.items():
             st.caption(f"Points of {escape(label(method))} are missing: {escape_error(reason)}.")
@@ -377,15 +385,18 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
 
     asking.draw_until_complete(lambda: asking.is_refining(identities), draw)
     if "gprune" in methods and (is_edited or abs(choice.retention - run.study.retention) > 1e-9):
-        words = "the thresholds above" if is_edited else "the run's thresholds"
-        st.caption(f"GPrune's live points use {words}, shifted to meet each retention. A full run may differ.")
+        source = "the thresholds above" if is_edited else "the run's thresholds"
+        st.caption(f"GPrune's live points use {source}, shifted to meet each retention. A full run may differ.")
 
 
-def _combine(curve: dict[tuple[str, float], str], measured: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Return the live points that have a window, and the measured points of the other methods."""
+def _combine_points(curve: dict[tuple[str, float], str], measured: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Return the live points with a measured window, and the run's measured points of the other methods.
+
+    `curve` has the identity of each live question, by method and retention.
+    """
     points = [
-        (method, level, answer)
-        for (method, level), identity in curve.items()
+        (method, retention, answer)
+        for (method, retention), identity in curve.items()
         if (answer := preview.pool().latest(identity)) is not None and answer.done
     ]
     live = {method for method, _, _ in points}
@@ -400,13 +411,13 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     """
     text, _ = story.headline_measurements(run)
     points = figures.measured_points(derived_cache.measurements(run), text)
-    methods = [method for method in ("gprune", story.main_baseline(run)) if method in run.cut]
-    level = address.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")
+    methods = [method for method in ("gprune", story.main_baseline(run)) if method in run.methods_with_masks]
+    retention = address.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")
 
     def draw_curve(points: Sequence[CurvePoint]) -> None:
-        if level != run.study.retention:
-            show_sentence(figures.describe_retention(points, level, run.study.text_name(text)))
-        figure = slides.enlarge_figure(figures.plot_retention_curve(points, level))
+        if retention != run.study.retention:
+            show_sentence(figures.describe_retention(points, retention, run.study.text_name(text)))
+        figure = slides.enlarge_figure(figures.plot_retention_curve(points, retention))
         with st.container(key=slides.FRAME):
             st.plotly_chart(figure, key="slide_retention", height="stretch", alt=_CURVE_ALT, config=slides.PLAIN)
 
@@ -418,4 +429,6 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     curve = dict(zip(requests.points, identities, strict=True))
     # live points lack repairs that are fitted to the run's own masks
     points = [point for point in points if point[0] in methods and not preview.describe_left_out(run.graph, point[0])]
-    asking.draw_until_complete(partial(asking.is_refining, identities), lambda _: draw_curve(_combine(curve, points)))
+    asking.draw_until_complete(
+        partial(asking.is_refining, identities), lambda _: draw_curve(_combine_points(curve, points))
+    )

@@ -15,7 +15,8 @@ from gprune.system.units import amount
 
 CHOSEN = "rp_cards"
 """key in the address: the selected figures in their order"""
-_MADE = "report_made"
+_LATEST = "report_made"
+"""session key of the latest report"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,9 @@ def _choose_figures(run: Run, content: Card) -> None:
         components.action_button("Add all", "rp_all", "", address.set_value, CHOSEN, list(names))
         for page in dict.fromkeys(map(page_of_figure, names)):
             of_page = [name for name in names if page_of_figure(name) == page]
-            both = list(dict.fromkeys([*cards, *of_page]))
+            extended = list(dict.fromkeys([*cards, *of_page]))
             components.action_button(
-                f"Add {page}", f"rp_page_{page}", "", address.set_value, CHOSEN, both, type="tertiary"
+                f"Add {page}", f"rp_page_{page}", "", address.set_value, CHOSEN, extended, type="tertiary"
             )
     st.caption(
         "The file contains findings, figures, tables, the run's settings, versions and commit. It follows the "
@@ -73,8 +74,8 @@ def _draw_buttons(run: Run, cards: tuple[str, ...]) -> None:
         ):
             with st.spinner("Drawing the figures …"):
                 values = dict(address.current_state().values)
-                st.session_state[_MADE] = _FinishedReport(run.name, cards, make_report(run, cards, values))
-        latest: _FinishedReport | None = st.session_state.get(_MADE)
+                st.session_state[_LATEST] = _FinishedReport(run.name, cards, make_report(run, cards, values))
+        latest: _FinishedReport | None = st.session_state.get(_LATEST)
         if latest is None or (latest.run, latest.cards) != (run.name, cards):
             return
         report = latest.report

@@ -17,9 +17,9 @@ from gprune.records import Throughput
 from gprune.system.units import amount
 
 SMALL = 100_000_000
-"""parameters below which the fixed cost of each step hides what pruning saves"""
-_PADDING, _LETTER = 20, 7
-"""pixels of the padding of a cell, and of a letter"""
+"""number of parameters below which the fixed cost of each step hides what pruning saves"""
+_PADDING_PIXELS, _CHARACTER_PIXELS = 20, 7
+"""padding of a cell, and width of a character"""
 
 
 @frame.declare_page("Speed", "How much faster is the pruned model?")
@@ -58,10 +58,10 @@ def _show_measured(measured: Throughput, phase: str) -> None:
         **({"mode": table["mode"]} if several_modes else {}),
         "parameters": [f"{count:,}" for count in table["parameters"]],
         "tokens/s": [f"{value:,.1f}" if value < 1e4 else f"{value:,.0f}" for value in table["tokens/s"]],
-        "ratio (IQR)": list(map(analysis.ratio_words, table["ratio"], table["ratio spread"])),
+        "ratio (IQR)": list(map(analysis.format_ratio, table["ratio"], table["ratio spread"])),
         "memory": [amount(value * 2**20) for value in table["MiB"]],
     }
-    width = _PADDING + _LETTER * max(map(len, names))
+    width = _PADDING_PIXELS + _CHARACTER_PIXELS * max(map(len, names))
     tables.show(
         pd.DataFrame(columns),
         column_config={"model": st.column_config.Column(width=width)},

@@ -34,8 +34,11 @@ from gprune.study import short
 
 OWN, FAIR, PAPER = "studies", "fair", "paper"
 REASON = "not filled because"
+"""column of the reasons why rows have no values"""
 MAIN = "main"
+"""name of the published main table"""
 _OPENED = "cp_study_run"
+"""address key of the run behind a row"""
 _NARROW = {"boolq": 56, "piqa": 56, "ARC-e": 60, "ARC-c": 60, "openbookqa": 88, "accuracy": 66}
 """widths of columns in pixels, with which the table of all tasks fits into a window of 1280 pixels"""
 _COLUMN_NAMES = {"mean_accuracy": "accuracy", "arc_easy": "ARC-e", "arc_challenge": "ARC-c"}
@@ -79,6 +82,7 @@ def _show_own(run: Run | None) -> None:
 
 
 def _choose_table(reproductions: list[Reproduction], run: Run | None) -> tuple[Reproduction | None, str, str]:
+    """Draw the fields; return the model and scale, None if there are none, the name of the table, and max or fixed."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         name = address.selectbox("Table", list(TABLES), "cp_study", "main", width=220)
         if not reproductions:
@@ -131,6 +135,7 @@ def _explain_missing(series: Reproduction | None, name: str, table: Reproduced |
 
 
 def _show_reasons(rows: tuple[StudyRow, ...]) -> None:
+    """Show why rows have no values: the first five reasons, with the number of rows of each."""
     reasons = list(dict.fromkeys(row.reason for row in rows if row.reason))
     for reason in reasons[:5]:
         count = sum(row.reason == reason for row in rows)
@@ -194,8 +199,8 @@ def _choose_columns(settings: list[Setting]) -> list[str]:
 
 
 def _build_row_table(settings: list[Setting], columns: list[str], baseline: Setting | None) -> pd.DataFrame:
-    """Return the measured rows as text: mean, spread, change against the baseline, and star."""
-    signs = {column: analysis.mark_settings(settings, column) for column in columns}
+    """Return a table with one row per setting; cells have mean, spread, change against the baseline, and star."""
+    stars = {column: analysis.mark_settings(settings, column) for column in columns}
     several, reasons = any(len(setting.rows) > 1 for setting in settings), any(setting.reason for setting in settings)
     lines = []
     for index, setting in enumerate(settings):
@@ -204,23 +209,23 @@ def _build_row_table(settings: list[Setting], columns: list[str], baseline: Sett
         line["kept"] = percent(setting.kept, 1) if np.isfinite(setting.kept) else "–"
         for column in columns:
             arrow = " ↓" if analysis.is_perplexity(column) else " ↑" if analysis.is_ranked(column) else ""
-            line[heading(column) + arrow] = _format_row_cell(setting, baseline, column, signs[column].get(index, ""))
+            line[heading(column) + arrow] = _format_row_cell(setting, baseline, column, stars[column].get(index, ""))
         lines.append(line | ({REASON: setting.reason} if reasons else {}))
     table_shown = pd.DataFrame(lines)
     return table_shown if (table_shown["kept"] != "–").any() else table_shown.drop(columns="kept")
 
 
-def _format_row_cell(setting: Setting, baseline: Setting | None, column: str, sign: str) -> str:
+def _format_row_cell(setting: Setting, baseline: Setting | None, column: str, star: str) -> str:
     if not setting.values(column):
         return "–"
     digits = 2 if analysis.is_ranked(column) else 3
-    words = [f"{setting.mean(column):,.{digits}f}{setting.mark(column)}"]
+    parts = [f"{setting.mean(column):,.{digits}f}{setting.mark(column)}"]
     if np.isfinite(setting.spread(column)):
-        words.append(f"± {setting.spread(column):,.{digits}f}")
+        parts.append(f"± {setting.spread(column):,.{digits}f}")
     if baseline is not None and baseline is not setting and baseline.values(column):
         form = ".1%" if analysis.is_perplexity(column) else f".{digits}f"
-        words.append(f"({format_signed(analysis.relative_change(setting, baseline, column), form)})")
-    return " ".join(filter(None, (*words, sign)))
+        parts.append(f"({format_signed(analysis.relative_change(setting, baseline, column), form)})")
+    return " ".join(filter(None, (*parts, star)))
 
 
 def _set_row_columns(table_shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
@@ -248,6 +253,7 @@ def _explain_rows(content: Card, table: Reproduced, settings: list[Setting], col
     for name, measures in analysis.good_controls(settings).items():
         names = escape(", ".join(heading(column) for column in measures))
         st.caption(f":orange[:material/science:] {_capitalise(name)} does as well as GPrune or better on {names}.")
+    # the title names a setting only if it is best in every column, all rows compete, and no row lacks values
     best = {settings[i].name for c in ranked for i, mark in analysis.mark_settings(settings, c).items() if mark == BEST}
     blocks = {setting.block for setting in settings if setting.ranked}
     if len(best) == len(blocks) == 1 and not any(setting.reason for setting in settings):
@@ -255,11 +261,12 @@ def _explain_rows(content: Card, table: Reproduced, settings: list[Setting], col
 
 
 def _capitalise(name: str) -> str:
+    """Return a name with a capital first letter, escaped for Markdown."""
     return escape(name[:1].upper() + name[1:])
 
 
-def _select_row(settings: list[Setting], place: int) -> None:
-    if run := next((row.run for row in settings[place].rows if row.run), ""):
+def _select_row(settings: list[Setting], index: int) -> None:
+    if run := next((row.run for row in settings[index].rows if row.run), ""):
         address.set_value(_OPENED, run)
 
 
@@ -387,8 +394,8 @@ def published_table(model: str, name: str, rule: str) -> pd.DataFrame:
 
 
 def _published_columns(table: pd.DataFrame) -> dict[str, Any]:
-    words = ("retention", "method", "variant", "note", "base", "metric", "unit", "better", "seed")
-    numbers = [name for name in table.columns if name not in words]
+    text_columns = ("retention", "method", "variant", "note", "base", "metric", "unit", "better", "seed")
+    numbers = [name for name in table.columns if name not in text_columns]
     text = st.column_config.TextColumn
     columns: dict[str, Any] = {name: text(alignment="right", width=_NARROW.get(name)) for name in numbers}
     return columns | ({"note": text(width="large")} if "note" in table.columns else {})
@@ -402,7 +409,8 @@ def _published_row(figure: published.Figure) -> dict[str, str]:
     for column, value in figure.values.items():
         is_ppl = column.endswith("_ppl")
         name = f"{column.removesuffix('_ppl')} PPL ↓" if is_ppl else _COLUMN_NAMES.get(column, column.replace("_", " "))
-        scored = is_ppl or column == "mean_accuracy" or column in published.TASKS
-        whole = float(value).is_integer() and abs(value) >= 100
-        cells[name] = f"{value:,.0f}" if whole else format_number(value, "accuracy" if scored else column)
+        # perplexities and accuracies have the same number of decimals
+        is_score = is_ppl or column == "mean_accuracy" or column in published.TASKS
+        is_large_integer = float(value).is_integer() and abs(value) >= 100
+        cells[name] = f"{value:,.0f}" if is_large_integer else format_number(value, "accuracy" if is_score else column)
     return cells | ({"note": figure.note} if figure.note else {})

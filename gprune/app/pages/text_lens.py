@@ -34,11 +34,12 @@ from gprune.records import Array
 from gprune.system.errors import StoreError
 
 _LIVE = "lens_live"
-"""address key: whether the model may be asked"""
-_INTERVAL = 0.5
+"""address key: whether the worker may run the models"""
+_POLL_SECONDS = 0.5
 """seconds between two reads of an answer"""
 _SOURCES = {"window": "A window of an evaluation text", "typed": "My own text"}
 _MOST_WINDOWS = 10**6
+"""maximum number of a window while the number of windows of the text is unknown"""
 _MOST_SEED = 2**31 - 1
 
 
@@ -70,9 +71,10 @@ def show(run: Run) -> None:
 
 
 def _choose_models(run: Run) -> _Models | None:
-    labels = {name: control_label(name) for name in run.cut}
+    labels = {name: control_label(name) for name in run.methods_with_masks}
     if not labels:
         with cards.card("lens_reading", "Where does the pruned model do worse?", run):
+            # raises MissingResultError, which the card shows
             run.require(labels, stages.masks)
         return None
     names = list(labels)
@@ -101,7 +103,7 @@ def _show_answer(
         if refining:
             st.caption(asking.describe_wait(run, "Waiting for the worker.", warm="The worker is reading."))
 
-    asking.draw_until_complete(lambda: asking.is_reading([identity]), draw_answer, _INTERVAL)
+    asking.draw_until_complete(lambda: asking.is_reading([identity]), draw_answer, _POLL_SECONDS)
 
 
 def _text_area(label: str, key: str, default: str = "", **options: Any) -> str:
@@ -153,8 +155,8 @@ def _choose_window(run: Run, models: _Models) -> Passage:
 
 
 def _stored_losses(run: Run, method: str, text: str) -> Array:
-    """(windows,) losses of a method on a text that the run has stored; empty if they are missing or damaged."""
-    # a damaged result says nothing of its text, and the worker counts the windows by itself
+    """Return the (windows,) stored losses of a method on a text; empty if they are missing or damaged."""
+    # damaged losses are ignored, because the worker counts the windows itself
     with contextlib.suppress(StoreError):
         if (perplexity := run.find(stages.perplexity, method, text)) is not None:
             return perplexity.losses
@@ -162,7 +164,10 @@ def _stored_losses(run: Run, method: str, text: str) -> Array:
 
 
 def _worst_window(run: Run, models: _Models, text: str) -> tuple[int, str]:
-    """Return the window where the first measured model's loss rises most, and a sentence; else 0 and an empty text."""
+    """Return the window in which the loss of the first measured pruned model rises most, and a sentence that says so.
+
+    Without stored losses, returns window 0 and an empty sentence.
+    """
     dense = _stored_losses(run, DENSE, text)
     for question, label in zip(models.questions[1:], models.labels, strict=True):
         pruned = _stored_losses(run, question.method, text)
@@ -174,7 +179,7 @@ def _worst_window(run: Run, models: _Models, text: str) -> tuple[int, str]:
 
 
 def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
-    """Draw the answers so far, one column per pruned model."""
+    """Draw the token losses that have arrived, one column per pruned model."""
     dense, *pruned = reading.answers
     losses = {
         label: answer.losses
@@ -190,7 +195,7 @@ def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
     if len(pieces) < dense.total:
         reason = "Context length reached" if len(pieces) == dense.places else "Display limit reached"
         st.caption(f"{reason}: the first {len(pieces):,} of {dense.total:,} tokens are read.")
-    limit = token_loss.scale([values - dense.losses for values in losses.values()])
+    limit = token_loss.color_scale_limit([values - dense.losses for values in losses.values()])
     words = [token_loss.mark_spaces(piece) for piece in pieces]
     for index, (column, label) in enumerate(zip(st.columns(len(models.labels)), models.labels, strict=True)):
         with column:

@@ -192,7 +192,7 @@ def unavailable(run: Run) -> dict[str, str]:
     """Return the reasons why methods of a run could not be pruned, except those that another run has pruned since."""
     reasons = {str(entry.get("key")): str(entry["reason"]) for entry in run.unavailable.values()}
     reasons_by_method = {}
-    for name, masks in run.cutting.items():
+    for name, masks in run.masks_of.items():
         stage = stages.masks(run.graph, masks)
         if stage.key in reasons and not run.has_result(stage):
             reasons_by_method[name] = reasons[stage.key]
@@ -203,7 +203,7 @@ def _measure_size(run: Run, method: str, masks: dict[str, records.PruningMasks])
     """Return the retained fraction of the decoder's weights, else NaN, and the parameters of the model, else 0."""
     if method == comparison.DENSE:
         return 1.0, run.size.parameters if run.size else 0
-    cut = masks.get(run.cutting[method])
+    cut = masks.get(run.masks_of[method])
     if cut is None:
         return float("nan"), 0
     shape, size = run.shape, run.size

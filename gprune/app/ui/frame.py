@@ -160,7 +160,7 @@ def _draw_jobs(situation: work.Situation, current: Run | None, place: str) -> No
         from gprune.app.ui import live
 
         live.follow(situation, place, current.name if current else "")
-    under_way = (work.run_of_active_job(situation, job) for job in situation.active if not job.exports)
+    under_way = (work.run_of_active_job(situation, job) for job in situation.active if not job.creates_no_run)
     elsewhere = [run for run in under_way if run is not None and (current is None or run.name != current.name)]
     if elsewhere:
         components.action_button(
@@ -383,7 +383,7 @@ def _draw_banner(situation: work.Situation, job: Job) -> None:
     origin = situation.run_named(st.session_state.get(work.ORIGINS, {}).get(job.id, ""))
     icon, words = _ENDED_LOOKS.get(job.state, _ENDED_LOOKS["interrupted"])
     reason = f": {escape_error(job.error)}" if job.state == "failed" else ""
-    is_result = job.state == "done" and run is not None and not job.exports
+    is_result = job.state == "done" and run is not None and not job.creates_no_run
     with st.container(horizontal=True, vertical_alignment="center", border=True, key=f"ended_{job.id}"):
         result = describe_result(run, origin) if is_result and run is not None else ""
         st.markdown(f"{icon} **{escape(job.label)}** {words}{reason}. {result}", width="stretch")

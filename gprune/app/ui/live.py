@@ -98,8 +98,8 @@ def _describe_progress(situation: work.Situation, job: Job) -> tuple[list[str], 
     verb = "is being cancelled" if job.state == "cancelling" else f"is running on {job.device or 'this machine'}"
     stage = escape(run_status.stage_title(study, progress.stage)) if progress.stage else "starting"
     run = work.run_of_active_job(situation, job)
-    if job.exports or run is None or not run.expected_seconds:
-        share = min(1.0, progress.fraction) if job.exports else 0.0
+    if job.creates_no_run or run is None or not run.expected_seconds:
+        share = min(1.0, progress.fraction) if job.creates_no_run else 0.0
         return [verb, _stage_words(stage, progress), stage], share
     estimate = run_status.run_outlook(run, progress)
     step = f"step {min(estimate.done + 1, estimate.steps)} of {estimate.steps}"

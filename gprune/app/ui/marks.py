@@ -135,7 +135,7 @@ def survival_curves(
     (bins + 1,) percents by curve.
     """
     figure, edges = go.Figure(), np.linspace(0.0, 1.0, len(curves[0].shares) + 1)
-    beyond = {curve.name: drift.beyond(curve) for curve in curves}
+    beyond = {curve.name: drift.survival(curve) for curve in curves}
     floor = np.maximum(beyond[drift.FLOOR_PRIMARY], beyond[drift.FLOOR_AUXILIARY])
     quiet: dict[str, Any] = {"x": edges, "mode": "lines", "showlegend": False, "hoverinfo": "skip"}
     figure.add_scatter(y=floor, line={"width": 0}, **quiet)

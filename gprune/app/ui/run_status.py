@@ -55,7 +55,7 @@ def is_live(run: Run) -> bool:
     if run.state == "running":
         return True
     try:
-        jobs = [job for job in queue.jobs(Path(run.root)) if job.active and not job.exports]
+        jobs = [job for job in queue.jobs(Path(run.root)) if job.active and not job.creates_no_run]
     except GpruneError:
         return False
     return any(run_of_job(run.root, job.id) == run.name for job in jobs)

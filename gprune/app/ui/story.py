@@ -69,7 +69,7 @@ def expected_results(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[s
 
 
 def _outcome(run: Run) -> Opponents | None:
-    return verdict.outcome(method_results(run), run.study, holdout_statuses(run))
+    return verdict.headline_opponents(method_results(run), run.study, holdout_statuses(run))
 
 
 @lru_cache(32)
@@ -135,7 +135,7 @@ def _movers(
 ) -> ranks.Movers:
     drift_record = record(root, "drift", drift, records.RankDrift.__name__)
     scores = [record(root, "scores", key, records.UnitScores.__name__) for key in (primary, auxiliary)]
-    chosen = ranks.unstable_layer(drift_record) if layer is None else layer
+    chosen = ranks.least_stable_layer(drift_record) if layer is None else layer
     return ranks.movers(drift_record, scores[0], scores[1], chosen, among=among)
 
 
@@ -176,7 +176,7 @@ def budget_finding(run: Run) -> str:
 
 def main_baseline(run: Run) -> str | None:
     """Return the masks to compare GPrune with: those of the metric's method, else of a baseline or any other method."""
-    masked = (name for name in run.masked if name != OURS)
+    masked = (name for name in run.mask_names if name != OURS)
     ordered = sorted(masked, key=lambda name: not of_masks(name).baseline)
     own_masks = METHODS[verdict.own_method(run.study.metric)].masks
     # an unfinished run may still compute them

@@ -1,7 +1,7 @@
 """The demo's multiple-choice questions, an offline replacement for the zero-shot tasks of section 4.
 
 They were made from the split "test" of the demo's texts. The folder `questions` has them as JSON lines in random order,
-so that the first ones are a representative sample.
+so that the first lines of a file are a representative sample.
 """
 
 import json
@@ -10,9 +10,11 @@ from pathlib import Path
 
 FOLDER = Path(__file__).with_name("questions")
 NAMES: tuple[str, ...] = ("demo_continuation", "demo_order", "demo_cloze")
-"""choose the true continuation of a passage among four; the sentence with the correct word order among two, of which
-one has two adjacent words swapped; the name at a position of a source file among four"""
+"""demo_continuation: choose the true continuation of a passage among four. demo_order: choose the original of a
+sentence and a copy with two adjacent words swapped. demo_cloze: choose the name at a position of a source file among
+four."""
 CHOICES: dict[str, int] = {"demo_continuation": 4, "demo_order": 2, "demo_cloze": 4}
+"""number of choices of a question"""
 DELIMITERS: dict[str, str] = {"demo_continuation": " ", "demo_order": " ", "demo_cloze": ""}
 """string between a question and a choice"""
 VERSIONS: dict[str, str] = {

@@ -1,8 +1,8 @@
 """The demo's texts: three that its model was trained on, and a table of Unicode characters.
 
 The folder `documents` has them as gzipped JSON lines, one document per line; LICENCES.txt lists the sources. A document
-is a topic, a docstring, a source file or 64 rows of the table. About 8% of the documents are the split "test", which
-was not used for training.
+is a topic of Python's reference, a docstring, a source file or 64 rows of the table. About 8% of the documents are the
+split "test", which was not used for training.
 """
 
 import gzip
@@ -30,6 +30,6 @@ VERSIONS: dict[str, str] = {
 
 
 def documents(name: str, split: str) -> list[str]:
-    """Return the documents of one of `SPLITS` of one of `NAMES`, in order."""
+    """Return the documents of a split, one of `SPLITS`, of a text, one of `NAMES`."""
     with gzip.open(FOLDER / f"{name}.{split}.jsonl.gz", "rt", encoding="ascii") as lines:
         return [json.loads(line) for line in lines]

@@ -1,12 +1,12 @@
 """Published results of the paper by table, model and accuracy rule.
 
-The data file next to this module has the numbers in the paper's tables and text (Liu et al., GPrune-LLM); its README.md
-lists the table and the unit of each. None of these numbers was measured by this project, and they must not be mixed
-with measured ones.
+`figures.jsonl` has the numbers in the paper's tables and text (Liu et al., GPrune-LLM); README.md in the same folder
+lists their tables and units. None of these numbers was measured by this project, and they must not be mixed with
+measured ones.
 
-Tables have the names of the `reproduce` command. The rule `max` reports the higher of raw and length-normalized
-accuracy per task, `fixed` the length-normalized accuracy if the task has one (appendix, robustness to the evaluation
-protocol). Perplexities do not depend on the rule.
+Tables have the names of the `reproduce` command. The accuracy rule `max` reports the higher of raw and
+length-normalized accuracy per task. The rule `fixed` reports the length-normalized accuracy if the task has one, else
+the raw one (appendix, robustness to the evaluation protocol). Perplexities do not depend on the rule.
 """
 
 import json
@@ -29,12 +29,12 @@ TABLES = {
     "calibration-samples": "effect of the calibration sample number (appendix)",
     "seeds": "seed repeatability (appendix)",
     "quantile-sweep": "the chosen quantiles of RASA (appendix, detailed settings)",
-    "figure-1a": "rank correlation under resampling and under a swap (Fig. 1a)",
-    "figure-1b": "agreement of the partitions under a swap (Fig. 1b)",
-    "figure-3a": "retention of drift bins (Fig. 3a)",
+    "figure-1a": "rank correlation under resampling and under a swap of the text (Fig. 1a)",
+    "figure-1b": "agreement of the partitions under a swap of the text (Fig. 1b)",
+    "figure-3a": "retention by bin of rank drift (Fig. 3a)",
     "figure-3b": "agreement of the kept neurons with FLAP's (Fig. 3b)",
     "speed": "decoding throughput at 50% retention (appendix)",
-    "cost": "time of BCM and of an epoch of MSL on one A6000 (section 4)",
+    "cost": "time of BCM and of one epoch of MSL on an A6000 (section 4)",
 }
 """description and place in the paper of each table"""
 
@@ -52,6 +52,7 @@ METHODS = {
 TASKS = ("boolq", "piqa", "hellaswag", "winogrande", "arc_easy", "arc_challenge", "openbookqa")
 """the seven zero-shot tasks, by their names in the evaluation harness"""
 
+# column of `frame` for each value of a row; other values keep their names
 _COLUMNS = {
     "wikitext2_ppl": "ppl:wikitext2",
     "ptb_ppl": "ppl:ptb",
@@ -80,7 +81,7 @@ class Figure:
     rule: str
     """accuracy rule, max or fixed; empty without accuracies"""
     values: dict[str, float]
-    """perplexities (windows of 128 tokens), accuracies in points, and other numbers of the table"""
+    """by name: perplexities (windows of 128 tokens), accuracies in percent, and other numbers of the table"""
     note: str = ""
     """note for the reader; may be empty"""
 
@@ -100,22 +101,22 @@ def table(name: str, model: str | None = MODELS[0], rule: str = "max") -> list[F
 
 
 def frame(figures: Iterable[Figure]) -> pd.DataFrame:
-    """Return published rows as a frame for gprune.analysis.tables.
+    """Return published rows as a data frame for gprune.analysis.tables.
 
-    The columns are table, model, protocol, variant, method, retention, seed, then `ppl:<text>`, `accuracy` and
-    `accuracy:<task>` in points, and the other values by name.
+    The columns are table, model, protocol (the accuracy rule), variant, method, retention and seed, then `ppl:<text>`,
+    `accuracy` and `accuracy:<task>` in percent, and the other values by name.
     """
     names = ("table", "model", "rule", "variant", "method", "retention", "seed")
-    lines = []
+    rows = []
     for figure in figures:
-        line = {name: getattr(figure, name) for name in names}
-        lines.append(line | {_COLUMNS.get(key, key): value for key, value in figure.values.items()})
-    lines_frame = pd.DataFrame(lines, columns=None if lines else list(names)).rename(columns={"rule": "protocol"})
-    return lines_frame.astype({"retention": float, "seed": "Int64"})
+        row = {name: getattr(figure, name) for name in names}
+        rows.append(row | {_COLUMNS.get(key, key): value for key, value in figure.values.items()})
+    data_frame = pd.DataFrame(rows, columns=None if rows else list(names)).rename(columns={"rule": "protocol"})
+    return data_frame.astype({"retention": float, "seed": "Int64"})
 
 
 def paper_name(method: str) -> str:
-    """Return the paper's name of a method id, with GPrune-LLM shortened: GPrune (FLAP)."""
+    """Return the paper's name of a method id, with GPrune-LLM shortened to GPrune, as in GPrune (FLAP)."""
     names = {identifier: name for name, identifier in METHODS.items()}
     return names[method].replace("GPrune-LLM", "GPrune")
 

@@ -4,7 +4,7 @@ A text is identified by a string: a name in `named_texts()`, a local file, a dat
 `self:` for text sampled from the model, with options after a `#`. `draw` returns a calibration set (section 4: 2048
 sequences of 128 tokens), `draw_windows` the windows of LLM-Pruner's code, and `stream` the tokens for perplexity.
 `fingerprint` and `describe` need neither a tokenizer nor a network. `bundled` has the tokens of the demo. A stage of
-the run samples the text of `self:` by its `recipe`; `choose` draws a calibration set from any token stream.
+the run samples a `self:` text by its `recipe`; `choose` draws a calibration set from any token stream.
 """
 
 from gprune.data.texts import bundled

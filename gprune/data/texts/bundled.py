@@ -18,7 +18,11 @@ FILE = MODEL_FOLDER.parent / "tokens.safetensors"
 
 
 def key(text: str, tokenizer: str, **sizes: int) -> str:
-    """Return the key of bundled tokens: the SHA-256 of the digests `text` and `tokenizer`, and of sizes and seed."""
+    """Return the key of bundled tokens, a SHA-256.
+
+    `text` and `tokenizer` are digests of their contents; `sizes` are the numbers that select the tokens, such as
+    samples, length, seed and limit.
+    """
     content = {"text": text, "tokenizer": tokenizer, **sizes}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -38,17 +42,18 @@ def bundled_calibration(name: str, text: str, tokenizer: str, samples: int, leng
 def bundled_stream(text: str, tokenizer: str, limit: int | None) -> Array | None:
     """Return the (limit,) ids at the beginning of an evaluation text, or None if they are not bundled.
 
-    `text` and `tokenizer` are digests of their content. Without a `limit` the result is None.
+    `text` and `tokenizer` are digests of their content. If `limit` is None, so is the result, because no complete text
+    is bundled.
     """
     tokens = None if limit is None else _read(key(text, tokenizer, limit=limit))
     return None if tokens is None else tokens[0]
 
 
-def _read(name: str) -> tuple[Array, int] | None:
-    """Return the int32 ids of a key and the number of sequences in their text, or None."""
+def _read(key: str) -> tuple[Array, int] | None:
+    """Return the int32 ids of a key and the number of sequences in their text, or None if the key is not bundled."""
     with safe_open(FILE, framework="numpy") as file:
         counts = file.metadata()
-        if name not in file.keys():  # noqa: SIM118
+        if key not in file.keys():  # noqa: SIM118
             return None
-        ids: Array = file.get_tensor(name).astype(np.int32)
-        return ids, int(counts[name])
+        ids: Array = file.get_tensor(key).astype(np.int32)
+        return ids, int(counts[key])

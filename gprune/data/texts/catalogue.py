@@ -20,7 +20,7 @@ class HubText:
     repository: str
     """owner/name on the hub"""
     files: Mapping[str, str]
-    """the (first) file of each split"""
+    """the file of each split; the first one if there are several"""
     evaluation: str
     """the split that perplexity is measured on"""
     joined: bool
@@ -28,7 +28,7 @@ class HubText:
     revision: str = "main"
     """branch of the repository"""
     complete: bool = True
-    """True if the complete file is read, else only the beginning that a study needs"""
+    """True if the whole file is read; False if only as much from its beginning as a study needs"""
 
 
 _SPLITS = ("train", "validation", "test")
@@ -62,7 +62,7 @@ HUB_TEXTS: Mapping[str, HubText] = {
         complete=False,
     ),
     "bookcorpus": HubText(
-        description="BookCorpus: sentences of novels, one a row; the first of its ten files",
+        description="BookCorpus: sentences of novels, one per row; the first of its ten files",
         repository="bookcorpus/bookcorpus",
         files={"train": "plain_text/train/0000.parquet"},
         # the only split
@@ -75,6 +75,6 @@ HUB_TEXTS: Mapping[str, HubText] = {
 
 
 def named_texts() -> dict[str, str]:
-    """Return the descriptions of all named texts; texts that need no network are first."""
+    """Return the descriptions of all named texts by name; texts that need no network are first."""
     from_hub = {name: text.description for name, text in HUB_TEXTS.items()}
     return {**texts.DESCRIPTIONS, sampled.PREFIX: sampled.DESCRIPTION, **from_hub}

@@ -36,11 +36,11 @@ _SPLIT_WORDS = {
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 _SIGNS = {"wikitext2": ("wikitext",), "ptb": ("ptb", "penntreebank"), "c4": ("c4",)}
-"""words that identify a copy of a known corpus by its name; short ones only as a separate word"""
+"""words in the name of a text that identify a copy of a known corpus; short ones only as a separate word"""
 _LONG = 5
 """minimum length of a word of `_SIGNS` that also counts inside a longer word"""
 _UPLOADED = re.compile(r"[0-9a-f]{12}")
-_DEFAULTS = {"calibration": "train", "evaluation": "test"}
+_DEFAULT_SPLITS = {"calibration": "train", "evaluation": "test"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Corpus:
     part: str
     """its split, or the path of a file without a split in its name"""
     documents: tuple[int, int | None]
-    """first document and end of the slice; a bound counted from the end is treated as open"""
+    """first document and end of the slice; the end is None if it is open or counted from the end of the text"""
 
 
 def corpus(text: str, role: Role) -> Corpus:
@@ -66,7 +66,7 @@ def corpus(text: str, role: Role) -> Corpus:
 
 
 def kinship(evaluated: Corpus, calibrated: Corpus) -> Kinship:
-    """Return how two texts are related by their names."""
+    """Return how an evaluated text is related to a calibration text by their names."""
     if evaluated.name != calibrated.name:
         return OTHER
     is_same = evaluated.part == calibrated.part and _ranges_meet(evaluated.documents, calibrated.documents)
@@ -80,32 +80,32 @@ def _corpus_and_part(name: TextName, role: Role) -> tuple[str, str]:
         # texts with another role, seed or temperature are other parts of one corpus
         return sampled.PREFIX, f"{role} {sorted(name.options)}"
     if name.base in texts.NAMES:
-        return name.base, split or _DEFAULTS[role]
+        return name.base, split or _DEFAULT_SPLITS[role]
     if name.base in catalogue.HUB_TEXTS:
         evaluation = catalogue.HUB_TEXTS[name.base].evaluation
-        return name.base, split or (evaluation if role == "evaluation" else _DEFAULTS[role])
+        return name.base, split or (evaluation if role == "evaluation" else _DEFAULT_SPLITS[role])
     if name.base.startswith(HUB_PREFIX):
-        # copies of a corpus have its name under other owners
+        # copies of a corpus by other owners have the same name on the hub
         stem = name.base.removeprefix(HUB_PREFIX).rsplit("/", 1)[-1].lower()
-        return _known_corpus(_words(stem)) or HUB_PREFIX + stem, split or _DEFAULTS[role]
+        return _known_corpus(_words(stem)) or HUB_PREFIX + stem, split or _DEFAULT_SPLITS[role]
     return _local_corpus(name, split, role)
 
 
 def _local_corpus(name: TextName, split: str, role: Role) -> tuple[str, str]:
     """Return corpus and part of a local text, from the words in the name of its file or folder."""
-    # files whose names differ only in the split are one corpus
+    # files whose names differ only in the split are of one corpus
     try:
         path = Path(os.path.realpath(name.base))
-        folder = path.is_dir() or not path.suffix
+        is_folder = path.is_dir() or not path.suffix
     except (OSError, ValueError):
         return name.base, split
-    words = _words(path.name if folder else path.name.removesuffix(".gz").rpartition(".")[0])
+    words = _words(path.name if is_folder else path.name.removesuffix(".gz").rpartition(".")[0])
     # the name of an uploaded text ends with a digest of its content
     words = words[:-1] if words and _UPLOADED.fullmatch(words[-1]) else words
     splits = [_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS]
     stem = [word for word in words if word not in _SPLIT_WORDS]
     known_corpus = _known_corpus(stem) or _known_corpus(_words(path.parent.name))
-    part = split or (splits[-1] if splits else _DEFAULTS[role] if folder else str(path))
+    part = split or (splits[-1] if splits else _DEFAULT_SPLITS[role] if is_folder else str(path))
     return known_corpus or str(path.parent / "-".join(stem)), part
 
 
@@ -114,6 +114,7 @@ def _words(name: str) -> list[str]:
 
 
 def _known_corpus(words: list[str]) -> str:
+    """Return the known corpus that words of a name identify; empty if there is none."""
     joined = "".join(words)
     for name, signs in _SIGNS.items():
         if any(sign in words or (len(sign) >= _LONG and sign in joined) for sign in signs):
@@ -122,14 +123,14 @@ def _known_corpus(words: list[str]) -> str:
 
 
 def _document_range(name: TextName) -> tuple[int, int | None]:
-    span = name.documents
-    start, stop = span.start or 0, span.stop
+    """Return the range of documents of a text; bounds counted from the end are open, so the range is not too small."""
+    start, stop = name.documents.start or 0, name.documents.stop
     return max(start, 0), stop if stop is None or stop > 0 else None
 
 
 def _ranges_meet(first: tuple[int, int | None], second: tuple[int, int | None]) -> bool:
-    low = max(first[0], second[0])
-    return all(stop is None or low < stop for _, stop in (first, second))
+    start = max(first[0], second[0])
+    return all(stop is None or start < stop for _, stop in (first, second))
 
 
 _TOKENS, _VOCABULARY = 13, 32_000
@@ -137,12 +138,15 @@ _TOKENS, _VOCABULARY = 13, 32_000
 
 
 def run_length(vocabulary: int) -> int:
-    """Return the smallest run length L with vocabulary^L >= 32,000^13; small vocabularies have shorter tokens."""
+    """Return the smallest run length L with vocabulary^L >= 32,000^13, so that chance matches are equally rare."""
     return math.ceil(_TOKENS * math.log(_VOCABULARY) / math.log(max(vocabulary, 2)))
 
 
 def cut(stream: Array, length: int, limit: int | None = None) -> Array:
-    """Return (windows, length) consecutive windows of a token stream, at most `limit`; the remainder is dropped."""
+    """Return (windows, length) consecutive windows of a token stream, at most `limit`.
+
+    If `limit` is None, all complete windows are returned. The remaining tokens are dropped.
+    """
     count = len(stream) // length
     count = min(count, limit or count)
     return np.asarray(stream)[: count * length].reshape(count, length)
@@ -155,9 +159,10 @@ def measure_overlap(text: str, windows: Array, calibration: Sequence[Tokens], vo
     """
     lengths = [windows.shape[1], *(tokens.ids.shape[1] for tokens in calibration)]
     run = min(run_length(vocabulary), *lengths)
-    share = [shared_share(windows, tokens.ids, run) for tokens in calibration]
-    used = [min(1.0, len(tokens.ids) / max(tokens.available, 1)) for tokens in calibration]
-    return TextOverlap(text, run, len(windows), np.array(share), np.array(used))
+    shares = [shared_share(windows, tokens.ids, run) for tokens in calibration]
+    # share of each calibration text that was drawn
+    drawn = [min(1.0, len(tokens.ids) / max(tokens.available, 1)) for tokens in calibration]
+    return TextOverlap(text, run, len(windows), np.array(shares), np.array(drawn))
 
 
 def shared_share(windows: Array, sequences: Array, run: int) -> float:
@@ -166,8 +171,8 @@ def shared_share(windows: Array, sequences: Array, run: int) -> float:
     `run` is at most either length; the share is 0 without windows.
     """
     calibrated = set(_runs(sequences, run))
-    repeats = [token_run in calibrated for token_run in _runs(windows, run)]
-    return float(np.mean(repeats)) if repeats else 0.0
+    occurs = [token_run in calibrated for token_run in _runs(windows, run)]
+    return float(np.mean(occurs)) if occurs else 0.0
 
 
 def _runs(ids: Array, run: int) -> list[bytes]:

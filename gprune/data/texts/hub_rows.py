@@ -28,8 +28,8 @@ CONVERTED = "refs/convert/parquet"
 EVERYTHING = 10**15
 """size in bytes that stands for a complete dataset"""
 _STAGE = "hub_rows"
-_SECONDS = 10.0
-# a small batch, because a document may be a book
+_TIMEOUT_SECONDS = 10.0
+# documents read at a time; few, because a document may be a book
 _BATCH = 16
 
 
@@ -39,7 +39,7 @@ class HubRows(Record):
 
     repository: str
     revision: str
-    """commit"""
+    """commit of the dataset"""
     sha256: str
     """SHA-256 of `ends` and `utf8`"""
     utf8: Annotated[Array, integers("bytes")]
@@ -55,7 +55,7 @@ class HubRows(Record):
             start = end
 
     def first(self, size: int) -> "HubRows":
-        """Return the first documents that together have at least `size` bytes, or all documents."""
+        """Return the smallest number of first documents with at least `size` bytes, or all if they have fewer."""
         count = int(np.searchsorted(self.ends, size)) + 1
         if count >= len(self.ends):
             return self
@@ -72,7 +72,7 @@ class HubSplit:
     branch: str
     """branch, tag or commit"""
     name: TextName
-    """configuration, fields and documents"""
+    """name of the text, with the options config, fields and documents"""
     split: str
     file: str = ""
     """file to read; empty for all files of the split"""
@@ -80,12 +80,13 @@ class HubSplit:
     def load(self, size: int, cache: Path, quarantine: bool = False) -> HubRows | None:
         """Return stored documents of at least `size` bytes or of the complete split, or None; see `stored`."""
         for stored_size, rows in self.stored(cache, quarantine):
+            # a download of fewer bytes than requested has the complete split
             if size <= stored_size or len(rows.utf8) < stored_size:
                 return rows.first(size)
         return None
 
     def stored(self, cache: Path, quarantine: bool = False) -> Iterator[tuple[int, HubRows]]:
-        """Yield the requested size and the documents of each stored download, in rising order of size.
+        """Yield the requested size and the documents of each stored download in ascending order of size.
 
         Damaged results are quarantined if `quarantine` is set, else DamagedError is raised.
         """
@@ -115,6 +116,7 @@ class HubSplit:
 
     @property
     def _prefix(self) -> str:
+        """Return the part of the store's keys that identifies the dataset, without the size."""
         options = [self.name.option(option) for option in ("config", "fields", "documents")]
         request = [self.repository, self.branch, self.split, self.file, *options]
         return hashlib.sha256(json.dumps(request).encode()).hexdigest()[:32]
@@ -122,7 +124,7 @@ class HubSplit:
     def _download(self, size: int, revision: str, cache: Path) -> HubRows:
         """Download documents of at least `size` bytes, or of the complete split, and return them."""
         with _convert_hub_errors(self):
-            revision = revision or _commit(self.repository, self.branch)
+            revision = revision or _find_commit(self.repository, self.branch)
             dataset = self._open(revision, cache / "datasets")
             utf8, ends = bytearray(), array("q")
             documents = reading.documents_of(dataset, self.name, _BATCH)
@@ -148,10 +150,10 @@ def _digest(utf8: Array, ends: Array) -> str:
     return digest.hexdigest()
 
 
-def _commit(repository: str, branch: str) -> str:
+def _find_commit(repository: str, branch: str) -> str:
     from huggingface_hub import HfApi
 
-    return HfApi().dataset_info(repository, revision=branch, timeout=_SECONDS).sha or branch
+    return HfApi().dataset_info(repository, revision=branch, timeout=_TIMEOUT_SECONDS).sha or branch
 
 
 @contextmanager
@@ -165,7 +167,7 @@ def _convert_hub_errors(source: HubSplit) -> Iterator[None]:
         "an embedded text"
     )
     if constants.HF_HUB_OFFLINE:
-        raise CorpusError(f"{dataset} and HF_HUB_OFFLINE does not allow downloading it. {remedy}")
+        raise CorpusError(f"{dataset} and cannot be downloaded, because HF_HUB_OFFLINE is set. {remedy}")
     try:
         yield
     except Exception as error:  # the client's transport errors have other classes in each of its versions
@@ -178,7 +180,7 @@ def _convert_hub_errors(source: HubSplit) -> Iterator[None]:
 
 
 def _describe_refusal(error: BaseException, source: HubSplit) -> str:
-    """Return the reason for which the hub refuses a request, or an empty string."""
+    """Return the reason why the hub refuses a request, with a remedy; empty if the error is of another kind."""
     from huggingface_hub import constants, errors
 
     dataset = f"the dataset {source.repository!r}"
@@ -191,6 +193,6 @@ def _describe_refusal(error: BaseException, source: HubSplit) -> str:
     if isinstance(error, errors.RepositoryNotFoundError):
         return f"{dataset} does not exist on the hub, or is private: check the name, or {login}"
     if "scripts are no longer supported" in str(error):
-        converted = f"Its converted copy may exist: type {source.name.typed(revision=CONVERTED)}"
+        converted = f"Its converted copy may exist: type {source.name.with_options(revision=CONVERTED)}"
         return f"{dataset} has a loading script, and scripts are not run. {converted}"
     return ""

@@ -1,4 +1,4 @@
-"""Compute the fingerprint of a text's content, and describe a text in one line.
+"""Compute the fingerprint of a text's content, or describe the text in one line.
 
 A fingerprint is a hash of everything that determines the tokens: the bytes of local files or the documents of a hub
 text, the selected fields and documents, and how they are joined.
@@ -32,8 +32,8 @@ def fingerprint(
 ) -> str:
     """Return the SHA-256 of a text's content in a role, without tokenizing it.
 
-    For a hub text that is not in the cache, only its name is hashed; call `prepare` first. For a text sampled from the
-    model, only the options are hashed; its recipe determines the rest.
+    For a hub text that is not in the cache, only its name is hashed; call `prepare` first. For a text that the model
+    writes, only the role and the options are hashed.
 
     Args:
         text: name of the text.
@@ -69,7 +69,10 @@ def fingerprint(
 
 
 def prepare(text: str, role: Role, tokens: int | None = None, cache: Path | None = None) -> None:
-    """Download a hub text if necessary; check that any other text exists. For arguments and errors see `resolve`."""
+    """Download a hub text that is not in the cache, or check that any other text exists.
+
+    For arguments and errors see `resolve`.
+    """
     resolve(text, role, download=True, tokens=tokens, cache=cache)
 
 
@@ -96,9 +99,9 @@ def _describe_size(source: Source) -> list[str]:
         states = [file.stat() for file in source.files]
     size = sum(state.st_size for state in states)
     parts = [f"{len(states):,} files"] if len(states) > 1 else []
-    span = source.name.option("documents")
+    document_slice = source.name.option("documents")
     if size > _COUNTED_BYTES:
-        parts.append(f"{size / 1e6:,.0f} MB" + (f", documents {span}" if span else ""))
+        parts.append(f"{size / 1e6:,.0f} MB" + (f", documents {document_slice}" if document_slice else ""))
     else:
         count, characters = _count_characters(source, tuple((state.st_size, state.st_mtime_ns) for state in states))
         parts += [f"{count:,} documents"] if source.kind != "file" else []
@@ -111,13 +114,14 @@ def _describe_size(source: Source) -> list[str]:
 
 @lru_cache(maxsize=_CACHED)
 def _count_characters(source: Source, states: tuple[tuple[int, int], ...]) -> tuple[int, int]:
-    """Return the number of documents and characters; `states` invalidates the cache if a file changes."""
+    """Return the number of documents and characters; with the sizes and times in `states`, a changed file is reread."""
     lengths = [len(document) for document in read_documents(source)]
     return len(lengths), sum(lengths)
 
 
 def _digests(source: Source, memory: Path | None) -> Sequence[str]:
-    """Return the SHA-256 of each file's bytes and the name of its reader."""
+    """Return, for each file, the SHA-256 of its bytes and the name of its reader."""
+    # "document" stands for the text reader; another word would change the keys of stored results
     salt = "document" if source.format == TEXT else source.format
     with plain_errors(source.name.base):
         return checksums.of_files(source.files, memory, salt.encode())

@@ -25,9 +25,9 @@ OPTIONS: dict[str, str] = {
     "sequences": "sequences=packed or single: several whole conversations per sequence, or one",
     "positions": "positions=all or assistant: the tokens of a conversation that count in calibration",
     "seed": "the seed of a text that the model writes, as in seed=1",
-    "temperature": "how freely it is sampled, as in temperature=0.8; 1 is the model's own distribution",
-    "length": "the tokens of each of its documents, as in length=256",
-    "keep": "the share of its documents that is kept, those of lowest perplexity, as in keep=0.8",
+    "temperature": "the sampling temperature of such a text, as in temperature=0.8; 1 is the model's own distribution",
+    "length": "the number of tokens of each document of such a text, as in length=256",
+    "keep": "the share of the documents of such a text that is kept, those of lowest perplexity, as in keep=0.8",
 }
 JOIN_BLANK_LINE = "blank-line"
 _VALUES = {
@@ -37,7 +37,7 @@ _VALUES = {
     "positions": ("all", "assistant"),
 }
 """valid values of the options that are choices"""
-# no path is longer
+# maximum number of characters of a path on Linux
 _LONGEST_PATH = 4096
 _MOST_DOCUMENTS = 10**15
 
@@ -54,12 +54,12 @@ class TextName:
     """the options in the order typed, as (name, value)"""
 
     def option(self, name: str) -> str:
-        """Return the value of an option, or an empty string."""
+        """Return the value of an option, or an empty string if the name does not have it."""
         return dict(self.options).get(name, "")
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Return the fields to join, in order."""
+        """Return the requested fields of a record in the order of joining; empty without the option."""
         value = self.option("fields")
         return tuple(value.split("+")) if value else ()
 
@@ -74,38 +74,39 @@ class TextName:
         """Return True if the documents are joined into one string."""
         return self.option("join") == JOIN_BLANK_LINE
 
-    def typed(self, **changes: str) -> str:
-        """Return the name with other values of some options."""
+    def with_options(self, **changes: str) -> str:
+        """Return the complete name with some options added or changed."""
         options = {**dict(self.options), **changes}
         return f"{self.base}#{'&'.join(f'{key}={value}' for key, value in options.items())}"
 
-    def pick_split(self, split: str, splits: Sequence[str], kind: type[GpruneError] = CorpusError) -> str:
-        """Return `split` if it is one of `splits`, else raise an error of class `kind` that lists them."""
+    def require_split(self, split: str, splits: Sequence[str], error_class: type[GpruneError] = CorpusError) -> str:
+        """Return `split` if it is one of `splits`, else raise an error of class `error_class` that lists them."""
         if split in splits:
             return split
-        example = self.typed(split=closest(split, splits) or splits[0])
-        raise kind(f"{self.base!r} has no split {split!r}, only {', '.join(splits)}. Type for example {example}")
+        example = self.with_options(split=closest(split, splits) or splits[0])
+        raise error_class(f"{self.base!r} has no split {split!r}, only {', '.join(splits)}. Type for example {example}")
 
-    def allow(self, options: Sequence[str], kind: str) -> None:
-        """Raise SettingsError if the name has an option that is not in `options`; `kind` describes the text."""
+    def require_options(self, allowed: Sequence[str], kind: str) -> None:
+        """Raise SettingsError if the name has an option that is not in `allowed`; `kind` describes the text."""
         for option, _ in self.options:
-            if option not in options:
-                rule = f"it takes {', '.join(options)}" if options else "it has none and is read completely"
+            if option not in allowed:
+                rule = f"its options are {', '.join(allowed)}" if allowed else "it has none and is read completely"
                 raise SettingsError(f"the text {self.text!r} is {kind} and has no option {option!r}: {rule}")
 
 
 def parse(text: str) -> TextName:
     """Parse the name of a text.
 
-    The location is the longest part before a ``#`` that is an existing path, else the part before the first ``#``.
+    The location is the longest part before a ``#`` that is an existing path, because paths can contain ``#``. If there
+    is no such path, the location is the part before the first ``#``.
     Raises SettingsError if the name is empty, or an option is unknown, repeated, or has no valid value.
     """
     text = text.strip()
     if not text:
         raise SettingsError("the name of a text is empty: give a known name, a file or a folder")
-    location, typed = _divide(text)
+    location, options_text = _split_location(text)
     options: dict[str, str] = {}
-    for part in typed.split("&") if typed else ():
+    for part in options_text.split("&") if options_text else ():
         option, _, value = part.partition("=")
         _check_option(text, option, value)
         if option in options:
@@ -122,21 +123,22 @@ def path_exists(text: str) -> bool:
         return False
 
 
-def _divide(text: str) -> tuple[str, str]:
+def _split_location(text: str) -> tuple[str, str]:
+    """Return the location and the options of a name; the options are empty without a ``#`` after the location."""
     if "#" not in text or path_exists(text):
         return text, ""
-    marks = [i for i, character in enumerate(text[: _LONGEST_PATH + 1]) if character == "#"]
-    mark = next((i for i in reversed(marks) if i and path_exists(text[:i])), text.index("#"))
-    if not text[:mark] or not text[mark + 1 :]:
-        raise SettingsError(f"the text {text!r} lacks a location or its options: type it like {EXAMPLE}")
-    return text[:mark], text[mark + 1 :]
+    positions = [i for i, character in enumerate(text[: _LONGEST_PATH + 1]) if character == "#"]
+    position = next((i for i in reversed(positions) if i and path_exists(text[:i])), text.index("#"))
+    if not text[:position] or not text[position + 1 :]:
+        raise SettingsError(f"the text {text!r} has nothing before or after the #: type it like {EXAMPLE}")
+    return text[:position], text[position + 1 :]
 
 
 def _check_option(text: str, option: str, value: str) -> None:
     """Raise SettingsError if an option of a text is unknown or has no valid value."""
     if option not in OPTIONS:
-        near = closest(option, OPTIONS)
-        hint = f"did you mean {near!r}? " if near else ""
+        suggestion = closest(option, OPTIONS)
+        hint = f"did you mean {suggestion!r}? " if suggestion else ""
         raise SettingsError(
             f"the text {text!r} has the unknown option {option!r}: {hint}Options are "
             f"{', '.join(OPTIONS)}, typed like {EXAMPLE}"
@@ -144,7 +146,7 @@ def _check_option(text: str, option: str, value: str) -> None:
     if not value:
         raise SettingsError(f"the option {option!r} of the text {text!r} has no value: {OPTIONS[option]}")
     if option == "fields" and not all(value.split("+")):
-        raise SettingsError(f"an empty field in {value!r} of the text {text!r}: {OPTIONS[option]}")
+        raise SettingsError(f"fields={value} of the text {text!r} has an empty field: {OPTIONS[option]}")
     if value not in _VALUES.get(option, (value,)):
         raise SettingsError(f"{option}={value} of the text {text!r} is unknown: {OPTIONS[option]}")
     if option == "documents":
@@ -158,6 +160,7 @@ def _check_option(text: str, option: str, value: str) -> None:
 
 
 def _bounds(value: str) -> tuple[int | None, int | None]:
+    """Return the bounds of a slice such as 1280:1480, None for an omitted one. Raises ValueError if it is not valid."""
     start, stop = (int(part) if part else None for part in value.split(":"))
     if any(abs(end) > _MOST_DOCUMENTS for end in (start, stop) if end is not None):
         raise ValueError(value)

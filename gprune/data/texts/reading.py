@@ -32,9 +32,9 @@ _ENDINGS: Mapping[str, str] = {
     "arrow": ".arrow .feather .ipc",
 }
 """file endings of each reader, for files that are not identified by their first bytes"""
-_READ_AS: Mapping[str, Mapping[str, Any]] = {
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     TEXT: {"sample_by": "document", "encoding": "utf-8-sig"},
-    # "NA" and "null" are words
+    # "NA" and "null" are words, not missing values
     "csv": {"keep_default_na": False},
 }
 _SIGNATURES = {
@@ -42,15 +42,16 @@ _SIGNATURES = {
     re.compile(rb"ARROW1|\xff{4}"): "arrow",
     re.compile(rb'(\xef\xbb\xbf)?\{".*\}\r?\n\{"'): "json",
 }
-"""patterns of the first bytes of a reader's files; JSON starts with two lines with one object each"""
+"""reader of a file by a pattern of its first bytes; JSON files without the ending have one object in each line"""
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4")
-_PACKED = {
+_COMPRESSION_SIGNATURES = {
     b"\x1f\x8b": ".gz",
     b"BZh91AY": ".bz2",
     b"\xfd7zXZ": ".xz",
     b"\x28\xb5\x2f\xfd": ".zst",
     b"\x04\x22\x4d\x18": ".lz4",
 }
+"""ending of a compressed file by its first bytes"""
 _REFUSED = {
     b"PK\x03\x04": "a ZIP archive: unpack it and name a file in it",
     b"7z\xbc\xaf": "a 7z archive: unpack it and name a file in it",
@@ -60,16 +61,18 @@ _REFUSED = {
     b"\x89HDF": "an HDF5 file: save its text as .jsonl",
     b"version https://git-lfs": "a Git LFS pointer: fetch the file itself with `git lfs pull`",
 }
+"""description and remedy of a file that is not read, by its first bytes"""
 _BINARY = "is binary data, not text: give a text, .jsonl, .csv or .parquet file"
 _OBJECTS = 'each line must hold one object, like {"text": "..."}'
 _HINTS = {
     "JSON": _OBJECTS,
     "Compression type": "decompress it, or pip install zstandard or lz4",
-    "Not a gzipped file": "take .gz off its name if it is not compressed",
-    "tokenizing data": "separate values by commas in .csv, by tabs in .tsv, and quote texts that hold such a sign",
+    "Not a gzipped file": "remove .gz from its name if it is not compressed",
+    "tokenizing data": "separate values by commas in .csv, by tabs in .tsv, and quote texts that contain them",
 }
 """remedies by a substring of the library's message"""
 _HEAD_BYTES = 8192
+# maximum number of fields that an error message lists
 _LISTED_FIELDS = 20
 
 Opener = Callable[[], Any]
@@ -78,8 +81,8 @@ Opener = Callable[[], Any]
 
 @cache
 def library() -> Any:
-    """Import the datasets library and switch off its progress bars and log lines."""
-    # otherwise it would load torch for each stream, also in processes that do not compute
+    """Return the datasets library with its progress bars and log messages switched off."""
+    # without USE_TORCH=0 it would import torch, also in processes that do not need it
     use_torch = os.environ.get("USE_TORCH")
     os.environ["USE_TORCH"] = "0"
     try:
@@ -99,13 +102,15 @@ class Split:
 
     files: tuple[str, ...]
     format: str
+    """name of the reader of the files"""
     open: Opener
 
 
 def format_of(path: str) -> str:
     """Return the name of the reader of a file: json, csv, parquet, arrow or text.
 
-    The first bytes take precedence over the ending. Raises CorpusError with the kind of a file that is not supported.
+    The first bytes take precedence over the ending; those of a remote file are not read. Raises CorpusError for a kind
+    of file that is not supported.
     """
     suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes if suffix.lower() not in _COMPRESSED]
     by_ending = (reader for reader, endings in _ENDINGS.items() if suffixes and suffixes[-1] in endings.split())
@@ -114,53 +119,54 @@ def format_of(path: str) -> str:
         return reader or TEXT
     with plain_errors(path), open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
-    refused = next((kind for start, kind in _REFUSED.items() if head.startswith(start)), "")
-    if refused:
-        raise CorpusError(f"{path!r} is {refused}")
-    packed = next((ending for start, ending in _PACKED.items() if head.startswith(start)), "")
-    if packed and reader in ("parquet", "arrow"):
+    refusal = next((description for start, description in _REFUSED.items() if head.startswith(start)), "")
+    if refusal:
+        raise CorpusError(f"{path!r} is {refusal}")
+    compression = next((ending for start, ending in _COMPRESSION_SIGNATURES.items() if head.startswith(start)), "")
+    if compression and reader in ("parquet", "arrow"):
         raise CorpusError(f"{path!r} is a compressed .{reader} file, which cannot be read: decompress it")
     # the library does not decompress files with one of these endings
-    if packed and PurePosixPath(path).suffix.lower() in f".txt {' '.join(_ENDINGS.values())}".split():
-        raise CorpusError(f"{path!r} is compressed and its name does not say so: add {packed} to it")
+    if compression and PurePosixPath(path).suffix.lower() in f".txt {' '.join(_ENDINGS.values())}".split():
+        raise CorpusError(f"{path!r} is compressed and its name does not say so: add {compression} to it")
     if reader and not head.strip():
         raise CorpusError(f"{path!r} is empty: give a text with words in it")
-    # the JSON reader of pyarrow crashes the process on it
+    # pyarrow's JSON reader crashes the process on a file that starts with null
     if reader == "json" and head.lstrip(b"\xef\xbb\xbf[ \t\r\n").startswith(b"null"):
         raise CorpusError(f"{path!r} cannot be read: it begins with null; {_OBJECTS}")
     return next((kind for start, kind in _SIGNATURES.items() if start.match(head)), reader or TEXT)
 
 
-def _create_closed(folder: Path) -> str:
+def _create_private(folder: Path) -> str:
     """Create the library's cache folder with access for its owner only, and return its path."""
-    # the library itself raises an error if it cannot write to its cache
+    # errors are ignored here, because the library raises one if it cannot write to its cache
     with suppress(OSError):
         make_folder(folder)
     return str(folder)
 
 
 def open_files(files: Sequence[str], cache_folder: Path) -> Any:
-    """Open files of one format, paths or hf:// addresses, as a streaming dataset."""
+    """Open files of one format, local paths or hf:// addresses, as one streaming dataset."""
     reader = format_of(files[0])
-    options = dict(_READ_AS.get(reader, {}))
+    options = dict(_OPTIONS.get(reader, {}))
     if ".tsv" in PurePosixPath(files[0].lower()).suffixes:
         options["sep"] = "\t"
     paths = [file if "://" in file else glob.escape(file) for file in files]
-    arguments = {"data_files": paths, "split": "train", "streaming": True, "cache_dir": _create_closed(cache_folder)}
+    arguments = {"data_files": paths, "split": "train", "streaming": True, "cache_dir": _create_private(cache_folder)}
     return library().load_dataset(reader, **arguments, **options)
 
 
 def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, revision: str = "") -> Split:
-    """Open one split of a local dataset folder, or with `revision` of owner/name on the hub.
+    """Open one split of a dataset: of the local `folder` or, with a `revision`, of owner/name on the hub.
 
-    Raises CorpusError with the available names if there is no such configuration or split.
+    In the second case `folder` is owner/name. Raises CorpusError with the available names if there is no such
+    configuration or split.
     """
     path = Path(folder)
     with plain_errors(name.base):
         if not revision and any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):
             saved = library().load_from_disk(folder)
             splits = saved if isinstance(saved, dict) else {str(saved.split or "train"): saved}
-            dataset = splits[name.pick_split(split, list(splits))]
+            dataset = splits[name.require_split(split, list(splits))]
             files = tuple(file["filename"] for file in dataset.cache_files)
             return Split(files, "arrow", dataset.to_iterable_dataset)
         if not revision:
@@ -168,26 +174,26 @@ def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, rev
             folder = str(path.resolve())
             if folder != glob.escape(folder):
                 raise CorpusError(
-                    f"{name.base!r}: the datasets library takes the signs * ? [ in the path {folder!r} for a "
+                    f"{name.base!r}: the datasets library reads the characters * ? [ in the path {folder!r} as a "
                     "pattern: rename the folder, or give one of its files"
                 )
-        arguments = {"cache_dir": _create_closed(cache_folder)} | ({"revision": revision} if revision else {})
+        arguments = {"cache_dir": _create_private(cache_folder)} | ({"revision": revision} if revision else {})
         builder = _open_builder(folder, name, arguments)
         reader = str(type(builder).__module__).rpartition(".")[2]
         if reader not in {TEXT, *_ENDINGS}:
             if revision:
-                raise CorpusError(f"{name.base!r} holds no text that is read, but a dataset for the reader {reader!r}")
-            # unknown endings such as .utf8, or endings that the library interprets as audio such as .raw
-            builder, reader = library().load_dataset_builder(TEXT, data_dir=folder, **_READ_AS[TEXT], **arguments), TEXT
-        elif reader in _READ_AS:
-            builder = _open_builder(folder, name, {**arguments, **_READ_AS[reader]})
+                raise CorpusError(f"{name.base!r} is no text dataset: the datasets library reads it as {reader!r}")
+            # files with unknown endings such as .utf8, or endings of audio such as .raw, are read as text
+            builder, reader = library().load_dataset_builder(TEXT, data_dir=folder, **_OPTIONS[TEXT], **arguments), TEXT
+        elif reader in _OPTIONS:
+            builder = _open_builder(folder, name, {**arguments, **_OPTIONS[reader]})
         splits = {str(key): files for key, files in builder.config.data_files.items()}
-        files = splits[name.pick_split(split, list(splits))]
+        files = splits[name.require_split(split, list(splits))]
         return Split(tuple(files), reader, partial(builder.as_streaming_dataset, split=split))
 
 
 def _open_builder(folder: str, name: TextName, arguments: Mapping[str, Any]) -> Any:
-    """Return the library's builder of a dataset folder; a missing configuration raises CorpusError with a list."""
+    """Return the library's builder of a dataset; for a missing configuration, raise CorpusError that lists all."""
     config, load = name.option("config"), library().load_dataset_builder
     try:
         return load(folder, config or None, **arguments)
@@ -198,7 +204,7 @@ def _open_builder(folder: str, name: TextName, arguments: Mapping[str, Any]) -> 
             raise
         if configs != ["default"]:
             problem = f"has no configuration {config!r}" if config else "has several configurations"
-            example = name.typed(config=closest(config, configs) or configs[0])
+            example = name.with_options(config=closest(config, configs) or configs[0])
             raise CorpusError(f"{name.base!r} {problem}: {', '.join(configs)}. Type for example {example}") from error
     # without a README.md, a configuration is a subfolder
     with plain_errors(f"{name.base}/{config}"):
@@ -235,23 +241,24 @@ def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Ite
 
 
 def slice_documents(documents: Iterator[str], span: slice) -> Iterator[str]:
-    """Return a slice of documents; bounds may be negative."""
+    """Return a slice of documents; with negative bounds, all documents are read first."""
     if min(span.start or 0, span.stop or 0) < 0:
         return iter(list(documents)[span])
     return islice(documents, span.start, span.stop)
 
 
 def first_fields(dataset: Opener, name: TextName) -> tuple[str, ...]:
-    """Return the fields of a document; empty for a dataset without records."""
+    """Return the fields that are read from each record of a dataset; empty for a dataset without records."""
     with plain_errors(name.base):
         batch = next(iter(dataset().iter(batch_size=1)), None)
     return choose_fields(batch, name) if batch else ()
 
 
 def choose_fields(batch: Mapping[str, Sequence[Any]], name: TextName) -> tuple[str, ...]:
-    """Return the text fields of a batch's first record in the order of joining.
+    """Return the fields to read as text, by a batch's first record, in the order of joining.
 
-    Raises CorpusError if a requested field is missing, or if no fields are requested and the choice is ambiguous.
+    These are the requested fields, else the field ``text``, else all fields if all of them are text. Raises CorpusError
+    if a requested field is missing, or if no fields are requested and the choice is ambiguous.
     """
     record = _first_record(batch)
     listing = ", ".join(list(record)[:_LISTED_FIELDS]) or "none"
@@ -259,7 +266,7 @@ def choose_fields(batch: Mapping[str, Sequence[Any]], name: TextName) -> tuple[s
     remedy = ". None of them is text: each record needs a field that is a string"
     if text_fields:
         longest = max(text_fields, key=lambda field: len(record[field]))
-        remedy = f". Type for example {name.typed(fields=longest)}"
+        remedy = f". Type for example {name.with_options(fields=longest)}"
     missing = next((field for field in name.fields if field not in record), None)
     if missing is not None:
         raise CorpusError(f"{name.base!r} has no field {missing!r}, only {listing}{remedy}")
@@ -270,6 +277,7 @@ def choose_fields(batch: Mapping[str, Sequence[Any]], name: TextName) -> tuple[s
         raise CorpusError(f"{name.base!r} {kind}: remove {refused}= from {name.text!r}")
     if name.fields or conversation:
         return name.fields or conversation
+    # 0 stands for a missing field; the field itself may be None in the first record
     if isinstance(record.get("text", 0), str | None):
         return ("text",)
     if len(record) == 1 and re.search(r"[,;|\t]", listing):
@@ -287,6 +295,7 @@ def _first_record(batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 
 def _join_fields(parts: Sequence[Any], fields: Sequence[str], where: str) -> str:
+    """Return the joined values of a record's fields; `where` names the record in error messages."""
     for field, value in zip(fields, parts, strict=True):
         if value is not None and not isinstance(value, str):
             kind = type(value).__name__

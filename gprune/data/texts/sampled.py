@@ -1,8 +1,8 @@
 """Texts sampled from the dense model, such as ``self:`` and ``self:#seed=1&temperature=0.8``.
 
 The name has the options of the sampling, the study determines the size, and a stage of the run samples the text.
-Calibration on text of the model follows Williams, Chrysostomou and Aletras (2025); the documents with the highest
-perplexity are dropped, as in Ji et al. (2025).
+Calibration on text that the model writes follows Williams, Chrysostomou and Aletras (2025). As in Ji et al. (2025), the
+documents with the highest perplexity are dropped.
 """
 
 import math
@@ -16,7 +16,7 @@ from gprune.system import forms, safe_parsing
 from gprune.system.errors import SettingsError
 
 Role = Literal["calibration", "evaluation", "held_out"]
-"""purpose of a text; held_out is for selecting masks and repairs"""
+"""purpose of a text; "held_out" text is for choosing masks and repairs"""
 PREFIX = "self:"
 OPTIONS = ("seed", "temperature", "length", "keep")
 DESCRIPTION = "text that the dense model itself writes, sampled at the start of a run"
@@ -52,14 +52,16 @@ class Recipe:
     length: int
     """tokens of a document"""
     keep: float
+    """share of the sampled documents that is kept"""
     documents: int
     """number of kept documents"""
     role: Role
-    """each role has different documents for the same seed"""
+    """purpose of the text; the same seed gives different documents in each role"""
 
     @property
     def candidates(self) -> int:
         """Return the number of documents to sample, from which `documents` are kept."""
+        # 1e-9 keeps a quotient such as 8.000000000000002 from being rounded up to 9
         return max(self.documents, math.ceil(self.documents / self.keep - 1e-9))
 
 
@@ -80,13 +82,13 @@ def sampling_of(name: TextName) -> Sampling:
             f"{safe_parsing.quote(name.text)} is not a text sampled from the model: type {PREFIX} with options "
             f"after a #, as in {EXAMPLE}"
         )
-    name.allow(OPTIONS, "sampled from the model")
-    plain = Sampling()
+    name.require_options(OPTIONS, "sampled from the model")
+    defaults = Sampling()
     return Sampling(
-        seed=int(_parse_number(name, "seed", plain.seed, 0, 10**9)),
-        temperature=_parse_number(name, "temperature", plain.temperature, 0.01, _HIGHEST_TEMPERATURE),
-        length=int(_parse_number(name, "length", plain.length, 2, forms.MOST_LENGTH)),
-        keep=_parse_number(name, "keep", plain.keep, _LEAST_KEPT, 1.0),
+        seed=int(_parse_number(name, "seed", defaults.seed, 0, 10**9)),
+        temperature=_parse_number(name, "temperature", defaults.temperature, 0.01, _HIGHEST_TEMPERATURE),
+        length=int(_parse_number(name, "length", defaults.length, 2, forms.MOST_LENGTH)),
+        keep=_parse_number(name, "keep", defaults.keep, _LEAST_KEPT, 1.0),
     )
 
 
@@ -97,9 +99,9 @@ def recipe(text: str, role: Role, sequences: int | None, length: int) -> Recipe:
     """
     sampling = sampling_of(naming.parse(text))
     tokens = (EVALUATED_WINDOWS if sequences is None else sequences) * length
-    per_document = sampling.length or length
-    documents = math.ceil(tokens / per_document)
-    return Recipe(sampling.seed, sampling.temperature, per_document, sampling.keep, documents, role)
+    document_length = sampling.length or length
+    documents = math.ceil(tokens / document_length)
+    return Recipe(sampling.seed, sampling.temperature, document_length, sampling.keep, documents, role)
 
 
 def describe_sampling(sampling: Sampling) -> str:
@@ -110,16 +112,16 @@ def describe_sampling(sampling: Sampling) -> str:
 
 
 def _parse_number(name: TextName, option: str, default: float, least: float, limit: float) -> float:
-    """Return the value of an option; it must be an integer if the default is an integer."""
-    typed, is_whole = name.option(option), isinstance(default, int)
-    if not typed:
+    """Return the value of an option, from `least` to `limit`; it must be an integer if the default is an integer."""
+    text, is_whole = name.option(option), isinstance(default, int)
+    if not text:
         return default
-    readable = (_WHOLE if is_whole else _DECIMAL).fullmatch(typed) and any(digit.isdigit() for digit in typed)
-    value = (int if is_whole else float)(typed) if readable else -1
+    is_number = (_WHOLE if is_whole else _DECIMAL).fullmatch(text) and any(digit.isdigit() for digit in text)
+    value = (int if is_whole else float)(text) if is_number else -1
     if not least <= value <= limit:
-        rule = f"{'a whole' if is_whole else 'a'} number from {least:{',' if is_whole else 'g'}} to "
+        number_format = "," if is_whole else "g"
         raise SettingsError(
-            f"{option}={safe_parsing.quote(typed)} of the text {safe_parsing.quote(name.text)} must be {rule}"
-            f"{limit:{',' if is_whole else 'g'}}"
+            f"{option}={safe_parsing.quote(text)} of the text {safe_parsing.quote(name.text)} must be "
+            f"{'a whole' if is_whole else 'a'} number from {least:{number_format}} to {limit:{number_format}}"
         )
     return value

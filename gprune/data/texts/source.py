@@ -1,7 +1,7 @@
 """Resolve the name of a text and read its documents.
 
-A calibration set is drawn from the split train. Perplexity is measured on the split test, for PTB and C4 on validation,
-as in the literature. Files have no splits and are used unchanged in both roles.
+By default a calibration set is drawn from the split train, and perplexity is measured on the split test, for PTB and C4
+on validation, as in the literature. Files have no splits and are used unchanged for both.
 """
 
 import re
@@ -27,7 +27,7 @@ HUB_PREFIX = "hub:"
 BLANK_LINE = "\n\n"
 _RECORD_OPTIONS = ("fields", "documents", "join", *chat.OPTIONS)
 _FOLDER_OPTIONS = ("config", "split", *_RECORD_OPTIONS)
-# upper bound of the mean number of bytes per token of any tokenizer
+# bytes of a hub text that are read per token: more than the mean of any tokenizer
 _TOKEN_BYTES = 16
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -49,7 +49,9 @@ class Source:
     joined: bool = False
     """True if the documents are joined by blank lines and tokenized as one string"""
     dataset: reading.Opener | None = field(default=None, compare=False)
+    """opens a local text; None for other texts"""
     hub: HubSplit | None = field(default=None, compare=False)
+    """dataset of a hub text; None for other texts"""
     rows: HubRows | None = field(default=None, compare=False)
     """documents of a hub text, or None if they are not in the cache"""
 
@@ -57,12 +59,12 @@ class Source:
 def resolve(
     text: str, role: Role, download: bool = False, tokens: int | None = None, cache: Path | None = None
 ) -> Source:
-    """Resolve the name of a text.
+    """Resolve the name of a text to its files, its stored documents or its dataset on the hub.
 
     Args:
         text: name of the text.
         role: calibration or evaluation; it determines the default split.
-        download: whether a hub text that is not in the cache is downloaded.
+        download: download a hub text that is not in the cache.
         tokens: number of tokens to read from a hub text; None for all.
         cache: folder of the store's texts; by default that of the default store.
 
@@ -76,8 +78,8 @@ def resolve(
     if name.base in texts.NAMES:
         return _embedded_source(name, role)
     if sampled.is_sampled(name.base):
-        words = sampled.describe_sampling(sampled.sampling_of(name))
-        return Source(name, "sampled", f"written by the model itself ({words})")
+        description = sampled.describe_sampling(sampled.sampling_of(name))
+        return Source(name, "sampled", f"written by the model itself ({description})")
     with safe_parsing.reraise_as(CorpusError):
         path = safe_parsing.path(name.base, "there is no text there: the path")
     if not naming.path_exists(name.base):
@@ -87,11 +89,11 @@ def resolve(
     if not path.is_file():
         raise CorpusError(f"{name.base!r} is neither a file nor a folder: give a text file or a dataset folder")
     reader = reading.format_of(str(path))
-    plain = reader == reading.TEXT
-    name.allow(() if plain else _RECORD_OPTIONS, "a plain text file" if plain else "a file of records")
-    title = f"{'text ' if plain else ''}file {path.name}"
+    is_plain = reader == reading.TEXT
+    name.require_options(() if is_plain else _RECORD_OPTIONS, "a plain text file" if is_plain else "a file of records")
+    title = f"{'text ' if is_plain else ''}file {path.name}"
     dataset = partial(reading.open_files, [str(path)], cache / "datasets")
-    return Source(name, "file" if plain else "records", title, "", (path,), reader, name.joined, dataset)
+    return Source(name, "file" if is_plain else "records", title, "", (path,), reader, name.joined, dataset)
 
 
 def depends_on_amount(text: str) -> bool:
@@ -101,8 +103,8 @@ def depends_on_amount(text: str) -> bool:
     """
     name = text.strip()
     entry = catalogue.HUB_TEXTS.get(name.partition("#")[0])
-    partial_text = entry is not None and not entry.complete
-    return partial_text or sampled.is_sampled(name) or name.startswith(HUB_PREFIX)
+    is_beginning = entry is not None and not entry.complete
+    return is_beginning or sampled.is_sampled(name) or name.startswith(HUB_PREFIX)
 
 
 def read_documents(source: Source) -> Iterator[str]:
@@ -110,13 +112,13 @@ def read_documents(source: Source) -> Iterator[str]:
 
     Raises CorpusError if a file cannot be read, or the slice of documents is empty.
     """
-    span = source.name.documents
+    document_slice = source.name.documents
     # the stored documents of a hub text are already sliced
-    if span == slice(None) or source.kind == "hub":
+    if document_slice == slice(None) or source.kind == "hub":
         yield from _all_documents(source)
         return
     count = 0
-    for document in reading.slice_documents(_all_documents(source), span):
+    for document in reading.slice_documents(_all_documents(source), document_slice):
         count += 1
         yield document
     if not count:
@@ -153,8 +155,8 @@ def _choose_split(name: TextName, role: Role, evaluation: str = "test") -> str:
 
 
 def _embedded_source(name: TextName, role: Role) -> Source:
-    name.allow(("split", "documents"), "an embedded text")
-    split = name.pick_split(_choose_split(name, role), texts.SPLITS, SettingsError)
+    name.require_options(("split", "documents"), "an embedded text")
+    split = name.require_split(_choose_split(name, role), texts.SPLITS, SettingsError)
     return Source(name, "embedded", texts.DESCRIPTIONS[name.base].rstrip("."), split)
 
 
@@ -162,34 +164,34 @@ def _hub_source(name: TextName, role: Role, download: bool, tokens: int | None, 
     """Resolve a named text on the hub or any other hub dataset."""
     entry = catalogue.HUB_TEXTS.get(name.base)
     if entry is not None:
-        name.allow(("split", "documents"), "a text known by name")
-        split = name.pick_split(_choose_split(name, role, entry.evaluation), tuple(entry.files), SettingsError)
-        where = HubSplit(entry.repository, entry.revision, name, split, entry.files[split])
+        name.require_options(("split", "documents"), "a text known by name")
+        split = name.require_split(_choose_split(name, role, entry.evaluation), tuple(entry.files), SettingsError)
+        dataset = HubSplit(entry.repository, entry.revision, name, split, entry.files[split])
         title, joined, complete = entry.description, entry.joined, entry.complete
     else:
-        name.allow(("revision", *_FOLDER_OPTIONS), "a hub dataset")
+        name.require_options(("revision", *_FOLDER_OPTIONS), "a hub dataset")
         repository, config = name.base.removeprefix(HUB_PREFIX), name.option("config")
         if not _REPOSITORY.fullmatch(repository):
             raise SettingsError(f"{name.base!r} names no hub dataset: type it like hub:Salesforce/wikitext")
         split = _choose_split(name, role)
-        where = HubSplit(repository, name.option("revision") or "main", name, split)
+        dataset = HubSplit(repository, name.option("revision") or "main", name, split)
         title = f"hub dataset {repository}" + (f", configuration {config}" if config else "")
         joined, complete = name.joined, False
-    span = name.documents
-    all_documents = complete or tokens is None or min(span.start or 0, span.stop or 0) < 0
-    size = EVERYTHING if all_documents or tokens is None else tokens * _TOKEN_BYTES
-    rows = where.fetch(size, cache) if download else where.load(size, cache)
-    return Source(name, "hub", title, split, joined=joined, hub=where, rows=rows)
+    # bounds counted from the end need all documents
+    has_negative_bound = min(name.documents.start or 0, name.documents.stop or 0) < 0
+    size = EVERYTHING if complete or tokens is None or has_negative_bound else tokens * _TOKEN_BYTES
+    rows = dataset.fetch(size, cache) if download else dataset.load(size, cache)
+    return Source(name, "hub", title, split, joined=joined, hub=dataset, rows=rows)
 
 
 def _folder_source(name: TextName, folder: Path, role: Role, cache: Path) -> Source:
-    name.allow(_FOLDER_OPTIONS, "a dataset folder")
+    name.require_options(_FOLDER_OPTIONS, "a dataset folder")
     split = _choose_split(name, role)
-    part = reading.open_folder(str(folder), name, split, cache / "datasets")
-    # raises an error for example for a git clone without its large files
-    reading.format_of(part.files[0])
-    files = tuple(map(Path, part.files))
-    return Source(name, "folder", f"dataset folder {folder.name}", split, files, part.format, name.joined, part.open)
+    data = reading.open_folder(str(folder), name, split, cache / "datasets")
+    # raises an error for unsupported files, for example of a git clone without its large files
+    reading.format_of(data.files[0])
+    files = tuple(map(Path, data.files))
+    return Source(name, "folder", f"dataset folder {folder.name}", split, files, data.format, name.joined, data.open)
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -203,11 +205,11 @@ def _missing_message(name: TextName) -> str:
     """Return the error message for a location that does not exist, with suggestions."""
     path = Path(name.base)
     folder = path.parent
-    near = closest(path.name, _names_in(folder))
-    hints = [closest(name.base, catalogue.named_texts()), str(folder / near) if near else ""]
-    meant = " or ".join(repr(hint) for hint in hints if hint)
-    if meant:
-        return f"there is no text {name.base!r}: did you mean {meant}?"
+    similar_name = closest(path.name, _names_in(folder))
+    candidates = [closest(name.base, catalogue.named_texts()), str(folder / similar_name) if similar_name else ""]
+    suggestion = " or ".join(repr(candidate) for candidate in candidates if candidate)
+    if suggestion:
+        return f"there is no text {name.base!r}: did you mean {suggestion}?"
     if _REPOSITORY.fullmatch(name.base) and "/" in name.base and not path.suffix:
         return f"there is no folder {name.base!r}: for the dataset on the hub type {HUB_PREFIX}{name.text}"
     names = ", ".join(catalogue.named_texts())

@@ -24,10 +24,11 @@ from gprune.store import Store
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.safe_parsing import quote
 
-# documents of a hub text that are read per window; in BookCorpus about 1 in 100 is long enough
-_DOCUMENTS_PER_WINDOW = 256
-# maximum number of special tokens around a document; every other token has at least one byte
-_SPECIAL = 3
+# amount of a hub text that is read per window, in lengths of a window; in BookCorpus about 1 document in 100 is long
+# enough
+_LENGTHS_PER_WINDOW = 256
+# maximum number of special tokens that a tokenizer adds to a document; every other token has at least one byte
+_SPECIAL_TOKENS = 3
 
 
 def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int, cache: Path | None = None) -> Tokens:
@@ -39,16 +40,17 @@ def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int
     source = resolve(text, "calibration", download=True, tokens=tokens_for_windows(samples, length), cache=cache)
     texts = list(read_documents(source))
     order = np.argsort(np.random.default_rng(seed).random(len(texts)))
-    positions = np.random.default_rng((seed, 1))
+    position_generator = np.random.default_rng((seed, 1))
     windows: list[Array] = []
     for document in (texts[i] for i in order):
         if len(windows) == samples:
             break
-        if len(document.encode("utf-8", "replace")) < length - _SPECIAL:
+        # such a document is too short in any case, so it is not tokenized
+        if len(document.encode("utf-8", "replace")) < length - _SPECIAL_TOKENS:
             continue
         ids = _encode_documents([document], tokenizer, source.name)
         if len(ids) >= length:
-            start = int(positions.integers(len(ids) - length + 1))
+            start = int(position_generator.integers(len(ids) - length + 1))
             windows.append(ids[start : start + length])
     if len(windows) < samples:
         raise CorpusError(
@@ -61,7 +63,7 @@ def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int
 
 def tokens_for_windows(samples: int, length: int) -> int:
     """Return the number of tokens of a hub text to download for `draw_windows`."""
-    return _DOCUMENTS_PER_WINDOW * samples * length
+    return _LENGTHS_PER_WINDOW * samples * length
 
 
 _BATCH_CHARACTERS = 1 << 20
@@ -86,12 +88,13 @@ def draw(
     calibration set of `after` sequences with the same seed. Raises SettingsError if the name is not valid, CorpusError
     if the text cannot be read or is too short.
     """
+    # a held-out set must be drawn from as many tokens as the calibration set that it must not overlap
     count = tokens_for_calibration(after or samples, length)
     source = resolve(text, "calibration", download=True, tokens=count, cache=cache)
     if chat.is_conversation(next(iter(read_documents(source)), "")):
         return _draw_conversations(source, tokenizer, samples, length, seed, after)
-    partial = source.kind == "hub" and not source.joined
-    return choose(text, _token_stream(source, tokenizer, count if partial else None), samples, length, seed, after)
+    limit = count if source.kind == "hub" and not source.joined else None
+    return choose(text, _token_stream(source, tokenizer, limit), samples, length, seed, after)
 
 
 def _draw_conversations(source: Source, tokenizer: Any, samples: int, length: int, seed: int, after: int) -> Tokens:
@@ -171,17 +174,17 @@ def choose(text: str, tokens: Array, samples: int, length: int, seed: int, after
 def stream(text: str, tokenizer: Any, cache: Path | None = None, limit: int | None = None) -> Array:
     """Return the text as one (tokens,) int32 stream, for perplexity.
 
-    `limit` is the maximum number of tokens; `cache` is the folder of the store's texts. Raises SettingsError if the
-    name is not valid, CorpusError if the text cannot be read or is empty.
+    `limit` is the maximum number of tokens, or None for all; `cache` is the folder of the store's texts. Raises
+    SettingsError if the name is not valid, CorpusError if the text cannot be read or is empty.
     """
     source = resolve(text, "evaluation", download=True, tokens=limit, cache=cache)
     return _token_stream(source, tokenizer, limit)
 
 
 def require_embedded(ids: Array, text: str, embeddings: int, tokenizer: Any = None) -> None:
-    """Raise CorpusError if a token id is not less than the number of a model's `embeddings`.
+    """Raise CorpusError if a token id of a text has none of the model's embeddings, whose number is `embeddings`.
 
-    With the `tokenizer` of the ids, the message includes the token.
+    If the `tokenizer` of the ids is given, the message includes the token.
     """
     if ids.size == 0 or (ids.min() >= 0 and ids.max() < embeddings):
         return
@@ -223,7 +226,7 @@ def _token_stream(source: Source, tokenizer: Any, limit: int | None) -> Array:
 def _require_tokenizer_files(tokenizer: Any, text: str) -> None:
     if tokenizer is None:
         raise CorpusError(
-            f"the text {text!r} cannot be tokenised: the model's folder has no tokenizer. "
+            f"the text {text!r} cannot be tokenized: the model's folder has no tokenizer. "
             "Save the tokenizer's files in the model folder"
         )
 
@@ -238,8 +241,8 @@ def _encode_documents(documents: list[str], tokenizer: Any, name: TextName) -> A
 
 
 def _nonblank_strings(source: Source) -> Iterator[str]:
+    """Return the strings of a text that are tokenized separately, without those of white space only."""
     strings = [BLANK_LINE.join(read_documents(source))] if source.joined else read_documents(source)
-    # documents of white space only are skipped
     return (string for string in strings if string.strip())
 
 
@@ -280,11 +283,11 @@ def _without_surrogates(string: str) -> str:
 
 GIVEN = "given documents"
 """display name of documents in memory"""
-Words = str | os.PathLike[str] | Sequence[str]
+TextInput = str | os.PathLike[str] | Sequence[str]
 """name of a text, path of a file, or documents in memory"""
 
 
-def calibration(text: Words, tokenizer: Any, samples: int, length: int, seed: int) -> Tokens:
+def calibration(text: TextInput, tokenizer: Any, samples: int, length: int, seed: int) -> Tokens:
     """Draw a calibration set from a named text, a file, or documents in memory; see `draw`.
 
     Raises CorpusError if the text cannot be read or is too short.
@@ -295,7 +298,7 @@ def calibration(text: Words, tokenizer: Any, samples: int, length: int, seed: in
     return choose(GIVEN, _document_stream(text, tokenizer), samples, length, seed)
 
 
-def text_stream(text: Words, tokenizer: Any, limit: int | None = None) -> Array:
+def text_stream(text: TextInput, tokenizer: Any, limit: int | None = None) -> Array:
     """Return the (tokens,) stream of a named text, a file, or documents in memory; see `stream`.
 
     Raises CorpusError if the text cannot be read or is empty.
@@ -306,8 +309,8 @@ def text_stream(text: Words, tokenizer: Any, limit: int | None = None) -> Array:
     return _document_stream(text, tokenizer)[:limit]
 
 
-def name_of(text: Words) -> str:
-    """Return the name of a text."""
+def name_of(text: TextInput) -> str:
+    """Return the name of a text; that of documents in memory is `GIVEN`."""
     return os.fspath(text) if isinstance(text, str | os.PathLike) else GIVEN
 
 

@@ -32,7 +32,7 @@ SUMMARY = "mean ± s.d."
 REASON = "not filled because"
 _MOST_PROTOCOLS = 4
 """number of protocols listed below a table; its CSV has the protocol of every number"""
-_SETTINGS = (
+_SETTING_COLUMNS = (
     *("model", "primary", "auxiliary", "substitute", "metric", "seed"),
     *("calibration.samples", "calibration.length", "modularization.kind"),
     *("reliability.selection", "reliability.source", "reliability.drift_quantile", "reliability.score_quantile"),
@@ -125,12 +125,13 @@ def _accuracies(answer: Answer, tasks: Sequence[str], rule: str, error: bool = F
 
 
 def _study_row(table: PaperTable, answer: Answer, tasks: Sequence[str], rule: str, marks: Marks) -> StudyRow:
-    row, stamps, of_figure = answer.row, answer.stamps, figures.SHOWN.get(table.name)
+    """Return the row of an answer under one accuracy rule; mean accuracies are over `tasks`."""
+    row, stamps, shown = answer.row, answer.stamps, figures.SHOWN.get(table.name)
     values = {value.column: value.value for value in answer.values} | _accuracies(answer, tasks, rule)
     errors = {value.column: value.error for value in answer.values} | _accuracies(answer, tasks, rule, error=True)
 
     def mark(column: str) -> str:
-        """Return the mark of a figure; for a mean accuracy, the marks of its tasks."""
+        """Return the mark of a number with an unusual protocol; for a mean accuracy, the marks of its tasks."""
         names = [f"{derived.ACCURACY}:{task}" for task in tasks] if column == derived.ACCURACY else [column]
         return "".join(dict.fromkeys(marks.of(name, stamps.get(name)) for name in names))
 
@@ -140,7 +141,7 @@ def _study_row(table: PaperTable, answer: Answer, tasks: Sequence[str], rule: st
         retention=row.target,
         seed=row.study.seed,
         run=answer.run,
-        values={name: value for name, value in _finite(values).items() if not of_figure or name in of_figure},
+        values={name: value for name, value in _finite(values).items() if not shown or name in shown},
         errors=_finite(errors),
         kept=answer.retention,
         reason=answer.reason,
@@ -153,24 +154,24 @@ def _finite(numbers: dict[str, float]) -> dict[str, float]:
     return {name: float(value) for name, value in numbers.items() if not np.isnan(value)}
 
 
-# forms
+# the table as numbers and as text
 
 
 def _long_lines(table: PaperTable, index: int, answer: Answer) -> list[dict[str, Any]]:
     """Return one line per number of a row, or one line with the reason if the row has no numbers."""
     row = answer.row
-    start = {"table": table.name, "row": index + 1, **row.labels, "in paper": not row.extra}
-    start |= {"method id": row.method_id, "target": row.target}
-    end = {
+    first_cells = {"table": table.name, "row": index + 1, **row.labels, "in paper": not row.extra}
+    first_cells |= {"method id": row.method_id, "target": row.target}
+    last_cells = {
         "retained": answer.retention,
         "parameters": answer.parameters or None,
         "reason": answer.reason,
         "run": answer.run,
         "precision": answer.precision,
-        **{name: attrgetter(name)(row.study) for name in _SETTINGS},
+        **{name: attrgetter(name)(row.study) for name in _SETTING_COLUMNS},
     }
     values = (*answer.values, *(value for item, stamp in answer.accuracies for value in _split_accuracy(item, stamp)))
-    return [start | _build_number_cells(value) | end for value in values or (Value("", "", NAN),)]
+    return [first_cells | _build_number_cells(value) | last_cells for value in values or (Value("", "", NAN),)]
 
 
 def _split_accuracy(item: Accuracy, stamp: Stamp) -> list[Value]:
@@ -239,11 +240,14 @@ def _format_number_cell(row: StudyRow, column: str) -> str:
 
 
 def _summarize(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-    """Return mean and standard deviation over the seeds with results, one line per method."""
-    spread = cells.under_both_rules(derived.over_seeds, _build_frames(rows))
+    """Return one line per method with mean and standard deviation over seeds.
+
+    Only the metrics that were measured with the most seeds are included.
+    """
+    summary = cells.under_both_rules(derived.over_seeds, _build_frames(rows))
     names = [cells.metric_with_rule(*column) for column in columns]
     summaries = []
-    for method, group in spread.groupby("method", sort=False):
+    for method, group in summary.groupby("method", sort=False):
         method_rows = [answer.row for answer in answers if answer.row.method_id == method]
         seeds = int(group["seeds"].max())
         seed_label = SUMMARY if seeds == len(method_rows) else f"{SUMMARY} of {seeds} of {len(method_rows)} seeds"
@@ -286,17 +290,17 @@ def gaps(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _notes(table: PaperTable, answers: Sequence[Answer], tasks: Sequence[str], marks: Marks) -> tuple[str, ...]:
-    """Return the notes of a table, one fact per line."""
+    """Return the notes of a table, one per line: controls, accuracies, protocols and the setting of the speed."""
     control_count = sum(answer.row.extra for answer in answers)
     has_controls = 0 < control_count < len(answers)
-    clocks = sorted({f"{clock.setting}; {clock.machine}" for answer in answers if (clock := answer.clock)})
+    speed_settings = sorted({f"{speed.setting}; {speed.machine}" for answer in answers if (speed := answer.throughput)})
     notes = [
         table.note,
         f"additional controls that are not in the paper: {control_count}" if has_controls else "",
         *_list_accuracy_notes(answers, tasks),
         *_list_protocols(marks),
         *marks.footnotes,
-        *(f"speed: {setting}" for setting in clocks),
+        *(f"speed: {setting}" for setting in speed_settings),
     ]
     return tuple(filter(None, notes))
 
@@ -308,6 +312,7 @@ def _list_protocols(marks: Marks) -> list[str]:
 
 
 def _list_accuracy_notes(answers: Sequence[Answer], tasks: Sequence[str]) -> list[str]:
+    """Return the notes on tasks: those not measured, those in the means, and rows without accuracies."""
     reasons = dict(item for answer in answers for item in answer.missing_tasks)
     notes = [f"not measured: {task}: {reason}" for task, reason in reasons.items()]
     rows = [answer for answer in answers if answer.accuracies]
@@ -318,7 +323,7 @@ def _list_accuracy_notes(answers: Sequence[Answer], tasks: Sequence[str]) -> lis
         notes.append(f"not in the means, because not every row has them: {', '.join(other_tasks)}")
     if tasks:
         chance = accuracy.mean_accuracy(_select_accuracies(rows[0], tasks), accuracy.RULES[0]).chance
-        guessing = f"; guessing scores {100.0 * chance:.1f}" if chance == chance else ""
+        guessing = "" if np.isnan(chance) else f"; guessing scores {100.0 * chance:.1f}"
         limits = sorted({item.limit for answer in rows for item in _select_accuracies(answer, tasks)})
         size = ", ".join(f"at most {limit} documents of each" if limit else "all documents" for limit in limits)
         task_count = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"

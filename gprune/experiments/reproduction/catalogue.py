@@ -36,6 +36,7 @@ from gprune.system.files import Lock, make_folder, write_json, write_text
 INDEX = "index.json"
 FORMAT = 2
 _PROGRAMS = ("gprune", "commit", "package", "torch", "transformers")
+"""entries of the recorded versions that the index lists"""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,120}")
 
 
@@ -72,7 +73,7 @@ class Reproduction:
     updated: str
     """time of the last change, ISO 8601, UTC"""
     command: str
-    """the command line that continues it"""
+    """the command line that writes its tables, and continues it if studies are missing"""
     tables: tuple[str, ...]
     """names of the tables"""
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis import accuracy
-from gprune.analysis import published as claims
+from gprune.analysis import published as paper_results
 from gprune.analysis import tables as gains
 from gprune.data import published
 from gprune.evaluation.protocol import PUBLISHED
@@ -20,8 +20,8 @@ MAIN, GAP = "main", "metric-gap"
 
 def heading(metric: str) -> str:
     """Return a metric's column title: `wikitext2 PPL`, `accuracy (max)`, `boolq`."""
-    kind, sign, subject = metric.partition(":")
-    if not sign:
+    kind, separator, subject = metric.partition(":")
+    if not separator:
         return kind
     return f"{short(subject)} PPL" if kind == "ppl" else short(subject)
 
@@ -34,12 +34,12 @@ def decimals(metric: str) -> int:
 
 
 def format_number(value: float, metric: str) -> str:
-    """Format a number as short text; empty for None."""
+    """Format a number with the decimals of its metric; empty for NaN."""
     return "" if np.isnan(value) else f"{value:.{decimals(metric)}f}"
 
 
 def format_with_error(text: str, error: float, digits: int = 3) -> str:
-    """Format a short number with its standard deviation, if there is one."""
+    """Append `± error` to a formatted number, unless the number is empty or the error is NaN."""
     return text if not text or np.isnan(error) else f"{text} ± {error:.{digits}f}"
 
 
@@ -71,28 +71,28 @@ def is_single(metric: str) -> bool:
     return metric.startswith(f"{gains.ACCURACY}:")
 
 
-def under_both_rules(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a derived table with a `metric` column under both rules.
+def under_both_rules(derive: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return a derived table under both accuracy rules, as one table with a `metric` column.
 
-    Metrics that do not depend on the rule appear once.
+    `derive` computes the table from a frame of rows, and `frames` has the frame under each rule. Metrics that do not
+    depend on the rule appear once.
     """
     tables = []
     for index, (rule, frame) in enumerate(frames.items()):
-        table = make(frame)
+        table = derive(frame)
         if "metric" not in table.columns:
             continue
-        ruled_rows = table if index == 0 else table[table["metric"].astype(str).str.startswith(gains.ACCURACY)]
-        tables.append(
-            ruled_rows.assign(metric=[metric_with_rule(str(metric), rule) for metric in ruled_rows["metric"]])
-        )
+        # only accuracies differ under the second rule
+        rows = table if index == 0 else table[table["metric"].astype(str).str.startswith(gains.ACCURACY)]
+        tables.append(rows.assign(metric=[metric_with_rule(str(metric), rule) for metric in rows["metric"]]))
     filled = [part for part in tables if len(part)]
     if filled:
         return pd.concat(filled, ignore_index=True)
-    return tables[0] if tables else make(next(iter(frames.values())))
+    return tables[0] if tables else derive(next(iter(frames.values())))
 
 
 def without_single_tasks(values: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a derived table without those of single tasks."""
+    """Return a derived table without the rows of single tasks."""
     if "metric" not in values.columns:
         return values
     return values[[not is_single(str(metric)) for metric in values["metric"]]]
@@ -113,7 +113,7 @@ def published_figures(name: str, is_derived: bool, series: Series, rule: str) ->
 
 
 def _compute_derived_table(name: str, model: str) -> pd.DataFrame:
-    frames = {rule: claims.main_frame(model, rule) for rule in accuracy.RULES}
+    frames = {rule: paper_results.main_frame(model, rule) for rule in accuracy.RULES}
     values = without_single_tasks(under_both_rules(_compute_gap if name == GAP else gains.gain_by_retention, frames))
     return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
 
@@ -123,6 +123,7 @@ def _compute_gap(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _build_published_table(name: str, model: str, rule: str) -> pd.DataFrame:
+    """Return the paper's figures of a table as text; the main table has its mean accuracy under both rules."""
     rows = published.table(name, model, rule if name == MAIN else accuracy.RULES[0])
     frame = published.frame(rows).assign(note=[row.note for row in rows])
     frame["method"] = [published.paper_name(method) if method else "" for method in frame["method"]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gprune.analysis import ablation_effect
-from gprune.analysis.claims import BASELINES, CLAIMS, HOME, UNSEEN, VERDICTS, Case, Claim, judge_claim
+from gprune.analysis.claims import BASELINES, CLAIMS, IN_DOMAIN, UNSEEN, VERDICTS, Case, Claim, judge_claim
 from gprune.analysis.formatting import format_signed
 from gprune.analysis.paired_test import Difference, in_percent, over_texts
 from gprune.analysis.studies import NOT_RUN
@@ -44,11 +44,11 @@ class Block:
     answers: tuple[Answer, ...]
     """one answer per method and seed; the dense model comes first"""
     cases: tuple[Case, ...]
-    """one a text"""
+    """one case per text"""
     results: stages.Results
     """results of the first seed's study"""
     texts: Mapping[str, HoldoutStatus]
-    """relation of every text to the A and B that the first seed sampled"""
+    """relation of every evaluation text to the sequences of A and B that the first seed draws"""
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class Block:
 
     @property
     def text_names(self) -> list[str]:
-        """Return the names of the texts; options are included only if two texts differ in nothing else."""
+        """Return the names of the texts; their options are included only if names would otherwise be equal."""
         stems = [short(case.text).partition("#")[0] for case in self.cases]
         return [
             short(case.text) if stems.count(stem) > 1 else stem for case, stem in zip(self.cases, stems, strict=True)
@@ -78,7 +78,10 @@ class Block:
 
 
 Cells = Callable[[Block, str, Answer], tuple[str, str, list[str]]]
-"""returns name, second column and changes of a method; changes are empty if the method has no reference"""
+"""function that returns the label of a method, its cell in the second column, and the cells of the last columns
+
+The cells of the last columns are changes; the list is empty if the method has no reference.
+"""
 
 
 def build_blocks(
@@ -86,8 +89,8 @@ def build_blocks(
 ) -> list[Block]:
     """Return the blocks of a table over some series, one per model and retention.
 
-    `rows_of` returns the rows of a series, the dense model first. `reference_method` is the method whose study measured
-    the texts.
+    `rows_of` returns the rows of a series, the dense model first. `reference_method` is the method from whose study the
+    evaluation texts of a block are read.
     """
     finished, series_blocks = ResultLookup(store), list[Block]()
     for series in all_series:
@@ -97,12 +100,13 @@ def build_blocks(
             study = next(answer.row.study for answer in block_answers if answer.row.identifier == reference_method)
             results = opened(study, store)
             texts = stages.holdout_statuses(results.graph, results.get)
-            cases = tuple(_case(series, retention, text, block_answers) for text in texts.values())
+            cases = tuple(_build_case(series, retention, text, block_answers) for text in texts.values())
             series_blocks.append(Block(series, retention, block_answers, cases, results, texts))
     return series_blocks
 
 
-def _case(series: Series, retention: float, status: HoldoutStatus, answers: Sequence[Answer]) -> Case:
+def _build_case(series: Series, retention: float, status: HoldoutStatus, answers: Sequence[Answer]) -> Case:
+    """Collect the losses of all methods on one text, and the methods that still have to run."""
     losses: dict[str, dict[int, np.ndarray]] = {}
     for answer in answers:
         for value in answer.values:
@@ -131,11 +135,12 @@ def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[
 
 
 def _format_claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -> list[str]:
+    """Return a heading, a note, and the table of claims with their outcomes over the cases."""
     rows = []
     for claim in claims:
         verdict = judge_claim(claim, cases)
         numbers = [verdict.counts, f"{format_signed(100 * verdict.change, '.1f')}%"] if verdict.cases else ["", ""]
-        rows.append([claim.words, claim.source or "additional check", verdict.outcome, *numbers])
+        rows.append([claim.sentence, claim.source or "additional check", verdict.outcome, *numbers])
     return [
         f"{'#' * level} {VERDICTS}",
         "A case is a model, a retention and a text. Lower perplexity is better.",
@@ -163,9 +168,9 @@ def _change(difference: Difference | None) -> str:
 
 
 def _compare(cases: Sequence[Case], method: str, other_method: str) -> Difference | None:
-    """Return the loss of one method minus that of another, averaged over texts with equal weight.
+    """Return the loss of one method minus that of another, averaged over cases with equal weight.
 
-    None if one is missing.
+    Returns None if the difference is missing in a case.
     """
     differences = [case.difference(method, other_method) for case in cases]
     finite = [item for item in differences if item is not None and np.isfinite(item.nats)]
@@ -173,7 +178,11 @@ def _compare(cases: Sequence[Case], method: str, other_method: str) -> Differenc
 
 
 def _block_table(block: Block, second_column: str, heads: Sequence[str], cells: Cells, level: int) -> list[str]:
-    """Return a table of a block's perplexities, one line per method, with the other columns from `cells`."""
+    """Return the heading and the table of a block: one line per method, with its perplexities and further columns.
+
+    `cells` returns the cells of the column `second_column` and of the last columns `heads`. `level` is the level of the
+    heading.
+    """
     columns = ("method", second_column, *block.text_names, *heads)
     lines = []
     for name, answers in block.methods.items():
@@ -205,7 +214,7 @@ def study_document(store: Store, all_series: Sequence[Series], command: str) -> 
         "## What the parts change",
         "Shares are from the first seed: the share of the rank drift's variance that lies between modules, and the "
         "share of decisions that change without each part. Initial and random modules are given for comparison.",
-        Table.of(_EFFECT_HEADS, [row for block in series_blocks for row in _effects(block)]).markdown(),
+        Table.of(_EFFECT_HEADS, [row for block in series_blocks for row in _list_effects(block)]).markdown(),
     ]
     return "\n\n".join(paragraphs) + "\n"
 
@@ -223,7 +232,7 @@ def _build_study_cells(block: Block, name: str, answer: Answer) -> tuple[str, st
 
 
 def _format_inputs(answer: Answer, block: Block) -> str:
-    """Return the texts, passes and learning of a method for the first seed."""
+    """Return the texts, the learning, and the forward and backward passes of a method, for the first seed."""
     try:
         inputs = stages.method_inputs(opened(answer.row.study, block.results.store), answer.row.method)
     except StoreError:
@@ -240,7 +249,8 @@ _EFFECT_HEADS = (
 )
 
 
-def _effects(block: Block) -> list[list[str]]:
+def _list_effects(block: Block) -> list[list[str]]:
+    """Return the row of a block in the table of parts; none if their effect is not stored."""
     try:
         effect = ablation_effect.diagnose(block.results) if ablation_effect.has_results(block.results) else None
     except StoreError:
@@ -257,36 +267,33 @@ def _effects(block: Block) -> list[list[str]]:
 # the report of `repair`
 
 _BOTH, _SAMPLED = Treatment("least_squares_bias"), Treatment("least_squares_bias", "both_and_sampled")
-_RECIPE = AUTO.of(RECOMMENDED)
+_REPAIRED, _UNREPAIRED, _RECIPE = _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), AUTO.of(RECOMMENDED)
 _BASELINES = tuple(map(OWN.of, BASELINES))
 _CHOOSING_BASELINES = tuple(AUTO.of(name) for name in tables.CHOSEN if METHODS[name].baseline)
-_OWN_MASKS = "own masks unrepaired"
-_LEAST = (0.85, 0.95)
-"""largest allowed ratio of the recipe's perplexity to that of the best baseline without repair, and to that of its own
-masks without repair; both were set before the measurement
+_OWN_MASKS, _ADDED = "own masks unrepaired", "text that the model writes"
+_MAX_RATIOS = (0.85, 0.95)
+"""largest allowed ratio of the recipe's perplexity to that of the best baseline as published, and to that of the
+recipe's own masks without repair; both were set before the measurement
 """
 REPAIR_CLAIMS = tuple(
-    Claim(words, "", method, references if isinstance(references, tuple) else (references,), where)
-    for words, method, references, where in (
-        ("a repair on A and B makes GPrune better on their corpora", _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), HOME),
-        ("a repair on A and B makes GPrune better on unseen text", _BOTH.of(GPRUNE), UNREPAIRED.of(GPRUNE), UNSEEN),
-        (
-            "text that the model writes, added to A and B, makes GPrune better on unseen text",
-            *(_SAMPLED.of(GPRUNE), _BOTH.of(GPRUNE), UNSEEN),
-        ),
-        ("this added text makes GPrune better on the corpora of A and B", _SAMPLED.of(GPRUNE), _BOTH.of(GPRUNE), HOME),
-        ("with this repair, GPrune is better than FLAP", _BOTH.of(GPRUNE), _BOTH.of("flap"), UNSEEN),
-        ("with this repair, GPrune beats one threshold per layer", _BOTH.of(GPRUNE), _BOTH.of("msl_layers"), UNSEEN),
-        ("with this repair, GPrune is better than random modules", _BOTH.of(GPRUNE), _BOTH.of("msl_random"), UNSEEN),
-        ("with this repair, GPrune is better than OSSCAR", _BOTH.of(GPRUNE), _BOTH.of("osscar"), UNSEEN),
-        ("gates are better than modules, without repair", UNREPAIRED.of("gates"), UNREPAIRED.of(GPRUNE), UNSEEN),
-        ("gates are better than modules, with this repair", _BOTH.of("gates"), _BOTH.of(GPRUNE), UNSEEN),
+    Claim(sentence, "", method, references if isinstance(references, tuple) else (references,), where)
+    for sentence, method, references, where in (
+        ("a repair on A and B makes GPrune better on their corpora", _REPAIRED, _UNREPAIRED, IN_DOMAIN),
+        ("a repair on A and B makes GPrune better on unseen text", _REPAIRED, _UNREPAIRED, UNSEEN),
+        (f"{_ADDED}, added to A and B, makes GPrune better on unseen text", _SAMPLED.of(GPRUNE), _REPAIRED, UNSEEN),
+        ("this added text makes GPrune better on the corpora of A and B", _SAMPLED.of(GPRUNE), _REPAIRED, IN_DOMAIN),
+        ("with this repair, GPrune is better than FLAP", _REPAIRED, _BOTH.of("flap"), UNSEEN),
+        ("with this repair, GPrune beats one threshold per layer", _REPAIRED, _BOTH.of("msl_layers"), UNSEEN),
+        ("with this repair, GPrune is better than random modules", _REPAIRED, _BOTH.of("msl_random"), UNSEEN),
+        ("with this repair, GPrune is better than OSSCAR", _REPAIRED, _BOTH.of("osscar"), UNSEEN),
+        ("gates are better than modules, without repair", UNREPAIRED.of("gates"), _UNREPAIRED, UNSEEN),
+        ("gates are better than modules, with this repair", _BOTH.of("gates"), _REPAIRED, UNSEEN),
         ("the recommended recipe is better than the best baseline as published", _RECIPE, _BASELINES, UNSEEN),
         ("the recipe is better than the best baseline with a chosen repair", _RECIPE, _CHOOSING_BASELINES, UNSEEN),
         ("the recipe is better than GPrune with a chosen repair", _RECIPE, AUTO.of(GPRUNE), UNSEEN),
     )
 )
-_HEAD = (
+_INTRODUCTION = (
     "# Repairs, and a recipe that chooses one",
     "The kept weights of each method's masks are repaired on the same texts for every method. All numbers were "
     "measured here. Repairs are in closed form. Some are followed by learned scales: *numbers learned* counts their "
@@ -302,10 +309,11 @@ _DEVELOPMENT = (
 
 def repair_document(store: Store, all_series: Sequence[Series], command: str) -> str:
     """Return the report of masks and repairs over some series, a chapter per series, with claims on unseen text."""
-    return "\n\n".join([*_HEAD, *(_chapter(store, series, command) for series in all_series)]) + "\n"
+    return "\n\n".join([*_INTRODUCTION, *(_chapter(store, series, command) for series in all_series)]) + "\n"
 
 
 def _chapter(store: Store, series: Series, command: str) -> str:
+    """Return the chapter of one series: measurement, claims, recipe, and a table per block."""
     series_blocks = build_blocks(store, [series], repair_rows, UNREPAIRED.of(GPRUNE))
     cases = [case for block in series_blocks for case in block.cases]
     name = short(series.model)
@@ -316,7 +324,7 @@ def _chapter(store: Store, series: Series, command: str) -> str:
             *_describe_measurement([series], series_blocks, command),
             *_format_claims(REPAIR_CLAIMS, cases, 3),
             *_write_recipe(series_blocks),
-            *(line for block in series_blocks for line in _block_table(block, "repair", _SEEN, _repair_cells, 3)),
+            *(line for block in series_blocks for line in _block_table(block, "repair", _HEADS, _repair_cells, 3)),
         ]
     )
 
@@ -325,8 +333,8 @@ def _write_recipe(series_blocks: Sequence[Block]) -> list[str]:
     ratios = ("against the best baseline as published", "against its own masks unrepaired")
     return [
         "### The recommended recipe on unseen text",
-        "Ratios of perplexity, geometric means over the unseen texts; below 1 the recipe is better. The targets "
-        f"of the first two are at most {' and '.join(map(str, _LEAST))}. The best baseline is chosen in hindsight.",
+        "Ratios of perplexity, geometric means over the unseen texts; below 1 the recipe is better. The targets of "
+        f"the first two are at most {' and '.join(map(str, _MAX_RATIOS))}. The best baseline is chosen in hindsight.",
         Table.of(
             ("model", *ratios, "against the best baseline with the same choice"),
             (
@@ -338,7 +346,10 @@ def _write_recipe(series_blocks: Sequence[Block]) -> list[str]:
 
 
 def _own_masks(block: Block) -> Difference | None:
-    """Return the recipe's loss minus that of its masks without repair, over the seeds; None if one is missing."""
+    """Return the recipe's loss minus that of its masks without repair, on unseen text; None if one is missing.
+
+    Each seed can choose other masks. Their unrepaired losses are therefore collected as one method, `_OWN_MASKS`.
+    """
     names = {}
     for answer in block.methods.get(_RECIPE, []):
         choice = stages.find_choice(opened(answer.row.study, block.results.store), RECOMMENDED)
@@ -346,16 +357,17 @@ def _own_masks(block: Block) -> Difference | None:
             names[answer.row.study.seed] = UNREPAIRED.of(of_masks(choice.masks[choice.chosen]).name)
     cases = []
     for case in block.unseen:
-        plain = {seed: case.losses[name][seed] for seed, name in names.items() if seed in case.losses.get(name, {})}
-        cases.append(replace(case, losses={**case.losses, _OWN_MASKS: plain}))
+        losses = {seed: case.losses[name][seed] for seed, name in names.items() if seed in case.losses.get(name, {})}
+        cases.append(replace(case, losses={**case.losses, _OWN_MASKS: losses}))
     return _compare(cases, _RECIPE, _OWN_MASKS)
 
 
 def _best(block: Block, methods: Sequence[str]) -> str:
-    """Return the recipe's perplexity ratio to the best of some methods on unseen text, with that method's name."""
+    """Return the ratio of the recipe's perplexity to that of the best of some methods on unseen text, with its name."""
     differences = {name: item for name in methods if (item := _compare(block.unseen, _RECIPE, name)) is not None}
     if not differences or any(case.missing.intersection(methods) for case in block.unseen):
         return NOT_MEASURED
+    # the difference is largest for the method with the lowest loss
     best = max(differences, key=lambda name: differences[name].nats)
     return f"{_ratio(differences[best])} ({block.methods[best][0].row.labels['method']})"
 
@@ -364,21 +376,22 @@ def _ratio(difference: Difference | None) -> str:
     return NOT_MEASURED if difference is None else f"{math.exp(difference.nats):.2f} ± {difference.error:.2f}"
 
 
-_SEEN = ("in-domain", "unseen", "numbers learned")
+_HEADS = ("in-domain", "unseen", "numbers learned")
 
 
 def _repair_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
-    row, plain = answer.row, UNREPAIRED.of(answer.row.method)
+    """Return label, repair, and changes of a method relative to the same masks without repair."""
+    row, unrepaired = answer.row, UNREPAIRED.of(answer.row.method)
     changes = []
-    if row.method in tables.MASKS and name not in (plain, OWN.of(row.method)):
+    if row.method in tables.MASKS and name not in (unrepaired, OWN.of(row.method)):
         in_domain = [case for case in block.cases if not case.unseen]
-        changes = [_change(_compare(cases, name, plain)) for cases in (in_domain, block.unseen)]
+        changes = [_change(_compare(cases, name, unrepaired)) for cases in (in_domain, block.unseen)]
         changes.append(_count_learned(block, answer))
     return str(row.labels["method"]), str(row.labels["repair"]), changes
 
 
 def _count_learned(block: Block, answer: Answer) -> str:
-    """Return the number of factors and biases learned for a method, of the first seed; empty if there are none."""
+    """Return the number of scale factors and biases learned for a method with the first seed; empty if none are."""
     study = answer.row.study
     if not study.repair.scaled:
         return ""

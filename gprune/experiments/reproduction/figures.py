@@ -28,10 +28,10 @@ SWAP_NOTE = (
     "mean over layers; ± is over layers, or over seeds if there are several. The size of the drift is the same in "
     "both orders of the texts, so a swap only tests direction-aware profiles and groups from one text"
 )
-RETAINED_NOTE = "fraction of kept neurons in each of five bins of modules, by rising mean rank drift"
+RETAINED_NOTE = "fraction of kept neurons in each of five bins of modules, in ascending order of mean rank drift"
 JACCARD_NOTE = (
-    "agreement of the kept neurons with FLAP's in five bins of modules, by rising mean rank drift; chance is "
-    "the agreement of independent choices of the same sizes"
+    "agreement of the kept neurons with FLAP's in five bins of modules, in ascending order of mean rank drift; chance "
+    "is the agreement of independent choices of the same sizes"
 )
 _CURVES = {
     drift.CROSS: "the texts switched",
@@ -90,7 +90,7 @@ def figure_1a(series: Series) -> list[Row]:
 
 
 def figure_3(series: Series) -> list[Row]:
-    """Return the rows of GPrune and FLAP in five bins of rising rank drift."""
+    """Return the rows of GPrune and FLAP in five bins of modules, in ascending order of rank drift."""
     study = series.study(methods=("gprune", "flap"))
     return [
         Row({"drift bin": name}, study, reads="bins", item=index)
@@ -125,10 +125,10 @@ def figure_measures(row: Row, records: Sequence[Any]) -> list[Measure]:
     if row.reads == "drift":
         return _measure_drift(records[0], str(row.item))
     if row.reads == "agreement":
-        (agreed,) = records
-        return [("ARI", *agreement.spread(agreed.ari)), ("matched overlap", *agreement.spread(agreed.overlap))]
+        (record,) = records
+        return [("ARI", *agreement.mean_std(record.ari)), ("matched overlap", *agreement.mean_std(record.overlap))]
     drift_record, partition, own_masks, base = records
-    return _bin(decisions.compare(drift_record.magnitude, partition, own_masks, base, BINS), int(row.item))
+    return _measure_bin(decisions.compare(drift_record.magnitude, partition, own_masks, base, BINS), int(row.item))
 
 
 def _measure_drift(record: RankDrift, name: str) -> list[Measure]:
@@ -136,7 +136,8 @@ def _measure_drift(record: RankDrift, name: str) -> list[Measure]:
     return [("rank correlation", curve.correlation, np.nan), ("median drift", curve.median, np.nan)]
 
 
-def _bin(bins: decisions.Bins, index: int) -> list[Measure]:
+def _measure_bin(bins: decisions.Bins, index: int) -> list[Measure]:
+    """Return the measures of one bin. Raises MethodError if there are fewer modules than bins."""
     if len(bins.names) < BINS:
         raise MethodError(f"the model has only {len(bins.names)} modules, too few for {BINS} bins")
     columns = {
@@ -154,7 +155,7 @@ SHOWN = {
     "figure-3a": ("mean drift", "retained, GPrune", "retained, FLAP", "difference"),
     "figure-3b": ("mean drift", "Jaccard", "Jaccard by chance"),
 }
-"""measures that the retention table of bins shows; the others belong to the agreement table"""
+"""measures of the bins that each of the two tables shows"""
 
 
 # inference speed (appendix): ratios are relative to the dense model of the same run and repetition
@@ -166,22 +167,22 @@ SPEED_NOTE = (
     "repetitions"
 )
 _PHASES = ("whole", "prefill", "decode")
-_PARTS = {"flap": ("dense", "llm_pruner", "flap"), "wanda_sp": ("wanda_sp",), "twflap": ("fang",)}
-"""base metric: the methods that the paper's speed table compares with GPrune on this metric"""
-_ORDER = ("dense", "llm_pruner", "wanda_sp", "gprune:wanda_sp", "flap", "gprune:flap", "fang", "gprune:twflap")
+_COMPARED_METHODS = {"flap": ("dense", "llm_pruner", "flap"), "wanda_sp": ("wanda_sp",), "twflap": ("fang",)}
+"""methods that the paper's speed table compares with GPrune on a base metric, by metric"""
+_ROW_ORDER = ("dense", "llm_pruner", "wanda_sp", "gprune:wanda_sp", "flap", "gprune:flap", "fang", "gprune:twflap")
 
 
 def speed_rows(series: Series) -> list[Row]:
     """Return the rows of the dense model and of all methods at the table's retention, in the paper's order."""
     rows = []
-    for metric, names in _PARTS.items():
+    for metric, names in _COMPARED_METHODS.items():
         methods = tuple(dict.fromkeys(("dense", *names, "gprune")))
         study = series.study(metric=metric, methods=methods, changes={"evaluation.speed": series.scale.speed})
         for name in (*names, "gprune"):
             labels = {"retention": 1.0 if name == "dense" else study.retention}
             row = series.row(name, first=labels, metric=metric)
             rows.append(replace(row, study=study, reads="speed"))
-    return sorted(rows, key=lambda row: _ORDER.index(row.method_id))
+    return sorted(rows, key=lambda row: _ROW_ORDER.index(row.method_id))
 
 
 def speed_measures(record: Throughput, method: str) -> list[Measure]:

@@ -37,7 +37,10 @@ class Row:
     reads: Reads = "perplexity"
     """source of the row's numbers"""
     item: str | int = ""
-    """part of this source: the name of a comparison or curve, or the number of a bin"""
+    """part of this source: the name of a comparison or curve, or the number of a bin
+
+    In the tables `study` and `repair`, it is the identifier of the method with its repair.
+    """
     extra: bool = False
     """True for a control that is not in the paper's table"""
 
@@ -87,7 +90,7 @@ def metric_label(metric: str) -> str:
 
 
 class Series:
-    """All studies of one reproduction."""
+    """Builds the studies and rows of one reproduction, which share a model and a scale."""
 
     def __init__(self, model: str, scale: Scale) -> None:
         """Build the base study of a folder, a hub name, or `demo`, from which all other studies differ.
@@ -143,12 +146,13 @@ class Series:
     ) -> Row:
         """Return the row of one method in a study with `settings` (see `study`).
 
-        Its labels are `first`, its method, and `labels`.
+        Its labels are those of `first`, the label of its method, and those of `labels`, in this order.
         """
         row = Row({}, self.study(methods=(method,), **settings), method, extra=extra)
         return replace(row, labels={**(first or {}), "method": label(row), **(labels or {})})
 
     def _measures_tasks(self, study: Study) -> bool:
+        """Return True if the scale measures tasks in this study: in all studies, or in those of the main table."""
         if study.evaluation.speed != "none":
             return False
         base = self.base
@@ -157,19 +161,20 @@ class Series:
         return self.scale.tasks_in == "all" or in_main
 
     def _describe_study(self, study: Study) -> str:
-        words_of_name = [short(study.model), metric_label(study.metric), f"{study.retention:.0%}"]
+        """Return a name for display: model, metric, retention, and settings other than those of the base study."""
+        parts = [short(study.model), metric_label(study.metric), f"{study.retention:.0%}"]
         if (study.primary, study.auxiliary) != (self.base.primary, self.base.auxiliary):
-            words_of_name.append(f"{short(study.primary)}+{short(study.auxiliary)}")
+            parts.append(f"{short(study.primary)}+{short(study.auxiliary)}")
         if study.substitute:
-            words_of_name.append("agreement")
-        words_of_name += [f"seed {study.seed}"] * (study.seed != self.base.seed)
+            parts.append("agreement")
+        parts += [f"seed {study.seed}"] * (study.seed != self.base.seed)
         base = self.base.to_dict()
         for section, values in study.to_dict().items():
             if isinstance(values, dict):
                 changed = (name for name in values if name not in TASKS and values[name] != base[section][name])
-                words_of_name += [f"{name.replace('_', ' ')} {values[name]}" for name in changed]
+                parts += [f"{name.replace('_', ' ')} {values[name]}" for name in changed]
         # the name is for display, so it may be truncated
-        return safe_parsing.sentence(" ".join(words_of_name), forms.LONGEST_NAME)
+        return safe_parsing.sentence(" ".join(parts), forms.LONGEST_NAME)
 
 
 def shared_study(study: Study) -> Study:

@@ -1,8 +1,8 @@
 """Look up the numbers of a row in the cache, or the reason why it has none.
 
 Results are looked up by the keys of the row's study, so results of any run are used, including those of the app. If a
-text, the model, a setting or a formula changes, so does the key, and the row has to run again. The records of the runs
-tell the origin of a result, the methods that cannot run, and the reasons of failed runs.
+text, the model, a setting or a formula changes, so does the key, and the study of the row has to run again. The records
+of the runs have the origin of a result, the methods that cannot run, and the reasons of failed runs.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ class Value:
     """One number of a row."""
 
     measure: str
-    """perplexity, or the measure of a figure"""
+    """`perplexity`, or the name of another number, such as `ARI`"""
     subject: str
     """name of the text; empty for figures"""
     value: float
@@ -76,8 +76,8 @@ class Answer:
     """accuracies and protocols of the requested tasks with data; without requested tasks, of those in the cache"""
     missing_tasks: tuple[tuple[str, str], ...] = ()
     """requested tasks that cannot be measured, with their reasons"""
-    clock: Throughput | None = None
-    """speed measurement that the row was read from"""
+    throughput: Throughput | None = None
+    """speed measurement from which the row was read; None for other rows"""
     retention: float = NAN
     """kept fraction of the decoder's weights"""
     parameters: int = 0
@@ -101,11 +101,14 @@ class Answer:
         return bool(self.values)
 
 
-_READ = (
+_INPUT_FIELDS = (
     *("primary", "auxiliary", "substitute", "device", "dtype", "calibration", "repair", "scales", "recovery"),
     *("choice", "evaluation", "baselines", "retention"),
 )
-"""fields of a study that determine the digests of its inputs; some models only reach certain retentions"""
+"""fields of a study that determine the digests of its inputs, or whether they can be read
+
+Retention is one of them, because reading the inputs fails for a retention that the model cannot reach.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class Reason:
 
     run: str
     """name of the run whose record has the reason"""
-    words: str
+    text: str
 
 
 class ResultLookup:
@@ -135,13 +138,13 @@ class ResultLookup:
         self.store = store
         self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
         self._results: dict[Study, Results | None] = {}
-        self._makers: dict[str, list[Run]] = {}
+        self._runs_by_key: dict[str, list[Run]] = {}
         self._reasons: dict[tuple[str, int], Reason] = {}
         self._latest: dict[Study, Run] = {}
         for run in _read_runs(store):
             self._latest.setdefault(shared_study(run.study), run)
             for entry in run.record["stages"].values():
-                self._makers.setdefault(entry.get("key", ""), []).append(run)
+                self._runs_by_key.setdefault(entry.get("key", ""), []).append(run)
             # failures are stored by batch size, because smaller batches may fit in memory
             batch = run.study.calibration.batch
             for entry in run.record.get("unavailable", {}).values():
@@ -160,15 +163,19 @@ class ResultLookup:
             return Answer(row, reason=str(error))
 
     def failure(self, row: Row) -> str:
-        """Return the error of the latest run of a row's study, with any methods, if it failed; else empty."""
+        """Return the error of the latest run of a row's study if it failed, else an empty string.
+
+        A run of the same study with other methods counts as well.
+        """
         run = self._latest.get(shared_study(row.study))
         if run is None or run.record.get("state") != "failed":
             return ""
         return str(run.record.get("error") or "the run failed without a reason")
 
     def _read_answer(self, row: Row, results: Results) -> Answer | None:
+        """Read the numbers of a row from stored results; None if some are missing without a recorded reason."""
         reasons = {task: self._find_reason(stage, results) for task, stage in _accuracy_stages(row, results).items()}
-        refused_tasks = {task: reason.words for task, reason in reasons.items() if reason is not None}
+        refused_tasks = {task: reason.text for task, reason in reasons.items() if reason is not None}
         stages = self._list_stages(row, results, refused_tasks)
         values = self._read_values(row, results, stages) if all(map(results.holds, stages)) else []
         if not values:
@@ -178,11 +185,11 @@ class ResultLookup:
         retention, parameters = (NAN, 0) if row.reads in FIGURES else _read_size(row, results)
         return Answer(
             row=row,
-            run=next((run.name for run in self._makers.get(main_stage.key, ())), ""),
+            run=next((run.name for run in self._runs_by_key.get(main_stage.key, ())), ""),
             values=tuple(values),
             accuracies=tuple(self._read_accuracies(row, results, main_stage)),
             missing_tasks=tuple((missing_tasks | refused_tasks).items()),
-            clock=results.record(main_stage) if row.reads == "speed" else None,
+            throughput=results.record(main_stage) if row.reads == "speed" else None,
             retention=retention,
             parameters=parameters,
             precision=results.graph.inputs.precision,
@@ -209,7 +216,7 @@ class ResultLookup:
             return []
         if row.study.evaluation.tasks:
             return _read_task_accuracies(row, results)
-        for run in self._makers.get(main_stage.key, ()):
+        for run in self._runs_by_key.get(main_stage.key, ()):
             evaluation = {f"evaluation.{name}": getattr(run.study.evaluation, name) for name in (*TASKS, "few_shot")}
             study = row.study.with_settings(evaluation)
             other_results = self._open_results(study) if study.evaluation.tasks else None
@@ -224,7 +231,7 @@ class ResultLookup:
             needed.append(masks(results.graph, method.masks))
         required = order(needed) if self._reasons else ()
         reason = next(filter(None, (self._find_reason(stage, results) for stage in required)), None)
-        return None if reason is None else Answer(row, reason.run, reason=reason.words)
+        return None if reason is None else Answer(row, reason.run, reason=reason.text)
 
     def _open_results(self, study: Study) -> Results | None:
         """Return the results of a study, or None if its inputs cannot be read here."""
@@ -236,7 +243,7 @@ class ResultLookup:
                 if reading is not None:
                     inputs = replace(reading[0], plugins=plugin_records(study))
                     reasons = self._reasons.items()
-                    failures = {key: reason.words for (key, _), reason in reasons if key not in self._makers}
+                    failures = {key: reason.text for (key, _), reason in reasons if key not in self._runs_by_key}
                     self._results[study] = Results(self.store, Graph(study, inputs, failures=failures))
         return self._results[study]
 
@@ -253,7 +260,7 @@ class ResultLookup:
         # these methods are kept, because they read additional texts
         methods = tuple(name for name in (RECOMMENDED, "gates_scaled", "llm_pruner") if name in study.involved)
         # the other settings change no digest
-        input_study = Study(study.model, **{name: getattr(study, name) for name in _READ})
+        input_study = Study(study.model, **{name: getattr(study, name) for name in _INPUT_FIELDS})
         input_study = replace(input_study, methods=methods) if methods else input_study
         if input_study not in self._inputs:
             missing_tasks: dict[str, str] = {}
@@ -278,6 +285,7 @@ def _read_task_accuracies(row: Row, results: Results) -> list[tuple[Accuracy, St
 
 
 def _read_perplexity(results: Results, method: str, text: str) -> Value:
+    """Return a stored perplexity with its protocol."""
     stage, graph = perplexity(results.graph, method, text), results.graph
     record = results.record(stage)
     stamp = of_perplexity(record, results.details(stage), graph.inputs.precision, graph.study.evaluation.windows)

@@ -24,11 +24,12 @@ PAPER_EPOCHS = 2
 RETENTIONS = (0.8, 0.7, 0.5)
 LARGE = "LLaMA2-13B"
 _LARGE_RETENTIONS = (0.5, 0.4, 0.3)
-_NAMES = {
+_PAPER_MODELS = {
     published.MODELS[0]: r"(llama27b|llama2v?7b)(hf)?",
     published.MODELS[1]: r"vicuna(v?157b|7bv15)",
     LARGE: r"llama2v?13b(hf)?",
 }
+"""pattern of the last part of a folder or hub name, in lower case without punctuation, by model of the paper"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +103,9 @@ class Scale:
 
 
 def paper_model(model: str) -> str:
-    """Return the paper's name of a model by the last part of its folder or hub name; else empty."""
+    """Return the paper's name of a model, recognized by the last part of its folder or hub name; else empty."""
     letters_and_digits = re.sub(r"[^a-z0-9]", "", model.rstrip("/").split("/")[-1].lower())
-    return next((name for name, pattern in _NAMES.items() if re.fullmatch(pattern, letters_and_digits)), "")
+    return next((name for name, pattern in _PAPER_MODELS.items() if re.fullmatch(pattern, letters_and_digits)), "")
 
 
 def choose(model: str, name: str | None = None, changes: dict[str, Any] | None = None) -> Scale:

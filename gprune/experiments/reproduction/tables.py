@@ -1,7 +1,7 @@
-"""The tables and figures of the paper: their rows, and the study of each row.
+"""The tables of the paper: their rows, and the study of each row.
 
-These are the perplexity and accuracy tables of section 4 and the appendix; figures and speed tables have their own
-module. Labels and order are the paper's; `extra` rows are additional controls.
+These are the perplexity and accuracy tables of section 4 and the appendix; figures and speed tables are in `figures`.
+Labels and order of the rows are those of the paper; `extra` rows are additional controls.
 
 The tables `study` and `repair` are not in the paper; they compare methods under equal conditions. `study` has every
 variant of every baseline, controls that show where a gain comes from, and GPrune under both profiles. It also has the
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gprune.analysis.claims import BASELINES, equal, repaired_id
+from gprune.analysis.claims import BASELINES, equal_width_id, repaired_id
 from gprune.analysis.claims import RECOMMENDED as RECOMMENDED_PROFILE
 from gprune.data.published import TABLES as PUBLISHED
 from gprune.experiments.reproduction import figures
@@ -29,11 +29,11 @@ from gprune.study.settings import require_choice
 
 ALL = "all"
 QUANTILES = (0.80, 0.85, 0.90)
-# the paper's divisors of its 2048 samples, and the number of epochs that it gives for each size
 _SAMPLES = ((16, 4), (8, 7), (4, 7), (2, 8))
+"""divisors of the paper's 2048 samples, and its number of epochs for each of these sizes"""
 _BASES = {"wanda_sp": "wanda_sp", "flap": "flap", "fang": "twflap"}
 _SCORINGS = {"score_average": "score avg.", "rank_average": "rank avg.", "pooled": "pool"}
-_EQUAL_SIZE, _UNADAPTED = METHODS["msl_random"].changes, METHODS["gprune_no_rasa"].changes
+_EQUAL_SIZE_MODULES, _WITHOUT_RASA = METHODS["msl_random"].changes, METHODS["gprune_no_rasa"].changes
 _MAIN_CONTROLS = ("flap_uniform", "wanda_sp_uniform", "msl_layers", "msl_random")
 """controls at every retention; only on FLAP, because each control with learning costs as much as GPrune"""
 _ABLATION_CONTROLS = ("flap_uniform", "msl_layers", "msl_shuffled")
@@ -45,7 +45,7 @@ class PaperTable:
     """One table or figure of the paper."""
 
     name: str
-    """name of the table for the command"""
+    """name of the table on the command line"""
     title: str
     rows: Callable[[Series], list[Row]]
     note: str = ""
@@ -70,7 +70,7 @@ def main(series: Series) -> list[Row]:
 def _selected_methods(series: Series) -> list[Row]:
     """Return the rows of the scale's methods at every retention; GPrune uses the metric of each method that has one."""
     names = [name for name in series.scale.methods if name != "dense"]
-    bases = [metric for name in names if (metric := _BASES.get(name) or METHODS[name].brings)]
+    bases = [metric for name in names if (metric := _BASES.get(name) or METHODS[name].plugin_metric)]
     rows = compared_methods(series)[:1]
     for retention in series.scale.retentions:
         for name in names:
@@ -87,9 +87,9 @@ def _control_rows(series: Series, names: Iterable[str], **settings: Any) -> list
 
 
 def compared_methods(series: Series) -> list[Row]:
-    """Return the rows of all methods at every retention.
+    """Return the rows of the dense model and of all methods at every retention.
 
-    At 13B without LLM-Pruner, as in the paper, because of its memory.
+    For LLaMA2-13B, LLM-Pruner is left out as in the paper, because it needs too much memory.
     """
     scale, rows = series.scale, list[Row]()
     dense = series.study(methods=("dense",), retention=scale.retention)
@@ -105,7 +105,7 @@ def compared_methods(series: Series) -> list[Row]:
 def ablation(series: Series) -> list[Row]:
     """Return the rows of the ablation on FLAP; without BCM, MSL works on modules of equal size."""
     rows = [series.row("flap", {"BCM": "", "RASA": "", "MSL": ""})]
-    for bcm, rasa, changes in (("", "", _EQUAL_SIZE), ("yes", "", _UNADAPTED), ("yes", "yes", {})):
+    for bcm, rasa, changes in (("", "", _EQUAL_SIZE_MODULES), ("yes", "", _WITHOUT_RASA), ("yes", "yes", {})):
         rows.append(series.row(labels={"BCM": bcm, "RASA": rasa, "MSL": "yes"}, changes=changes))
     for row in _control_rows(series, _ABLATION_CONTROLS, labels={"BCM": "", "RASA": ""}):
         is_learned = METHODS[row.method].decision == "learned"
@@ -128,22 +128,22 @@ def multi_dataset(series: Series) -> list[Row]:
     primary, rows = short(series.scale.primary), list[Row]()
     for base, metric in _BASES.items():
         single = series.row(base, {"scoring": primary})
-        forms = [(f"{base}_{scoring}", words, False) for scoring, words in _SCORINGS.items()]
+        variants = [(f"{base}_{scoring}", scoring_label, False) for scoring, scoring_label in _SCORINGS.items()]
         if base == "wanda_sp":
-            forms.append(("wanda_sp_dense", f"{primary}, dense statistics", True))
+            variants.append(("wanda_sp_dense", f"{primary}, dense statistics", True))
         rows.append(single)
-        for method, words, extra in forms:
+        for method, scoring_label, extra in variants:
             row = series.row(method, extra=extra)
-            rows.append(replace(row, labels=single.labels | {"scoring": words}))
+            rows.append(replace(row, labels=single.labels | {"scoring": scoring_label}))
         rows.append(series.row(labels={"scoring": f"{primary}+{short(series.scale.auxiliary)}"}, metric=metric))
     return rows
 
 
-_FINE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+_DESIGN_CHOICES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("BCM", "modularization", "random", {"modularization.kind": "random"}),
     ("BCM", "modularization", "initialization", {"modularization.kind": "initialization"}),
     ("BCM", "modularization", "initialization + refinement", {}),
-    ("RASA", "module selection", "none", _UNADAPTED),
+    ("RASA", "module selection", "none", _WITHOUT_RASA),
     ("RASA", "module selection", "random", {"reliability.selection": "random"}),
     ("RASA", "module selection", "rank drift", {"reliability.selection": "drift"}),
     ("RASA", "module selection", "rank drift + score", {}),
@@ -158,7 +158,10 @@ _FINE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
 def fine_grained(series: Series) -> list[Row]:
     """Return rows that each change one design choice and keep the paper's value for all others."""
     names = ("component", "design dimension", "variant")
-    return [Row(dict(zip(names, labels, strict=True)), series.study(changes=changes)) for *labels, changes in _FINE]
+    return [
+        Row(dict(zip(names, labels, strict=True)), series.study(changes=changes))
+        for *labels, changes in _DESIGN_CHOICES
+    ]
 
 
 def calibration_samples(series: Series) -> list[Row]:
@@ -198,7 +201,7 @@ def quantile_sweep(series: Series) -> list[Row]:
 
 
 FAIR = "study"
-"""name of the table"""
+"""name of the table with a fair comparison of all methods"""
 _AT_EQUAL_WIDTHS = ("gprune", "flap")
 
 
@@ -217,43 +220,49 @@ def _repeat_rows(series: Series, rows_of: Callable[..., list[Row]], **labels: st
 
 
 def _fair_rows(series: Series, **where: Any) -> list[Row]:
-    # a method that equals another one, or is chosen among others, has no row
+    """Return the rows of the table FAIR for one retention and seed, which are given by `where`."""
+    # a method with the same results as another one has no row, and the recommended recipe has one further below
     excluded = {METHODS[name].same_as for name in BUILT_IN} | {"dense", RECOMMENDED}
     methods = order_methods(name for name in BUILT_IN if name not in excluded)
     study = series.study(methods=methods, **where)
     rows = [Row({}, replace(study, methods=(name,)), name, extra=METHODS[name].control, item=name) for name in methods]
-    for identity, method, variant, changes in _list_variants():
+    for identifier, method, variant, changes in _list_variants():
         changed = series.study(methods=(method,), changes=changes, **where)
-        rows.append(Row({"words": variant}, changed.renamed(f"{study.name} {variant}"), method, item=identity))
+        rows.append(Row({"variant": variant}, changed.renamed(f"{study.name} {variant}"), method, item=identifier))
     return [
-        replace(row, labels=where | {"method": ", ".join(filter(None, (label(row), row.labels.get("words"))))})
+        replace(row, labels=where | {"method": ", ".join(filter(None, (label(row), row.labels.get("variant"))))})
         for row in rows
     ]
 
 
 def _list_variants() -> list[tuple[str, str, str, dict[str, Any]]]:
-    """Return id, method, label and settings of additional rows, without profiles that change no setting."""
+    """Return identifier, method, label and changed settings of the additional rows of the table FAIR.
+
+    The recommended profile has a row only if it changes a setting.
+    """
     compensation = REPAIRS[COMPENSATION]
     recommended = dict(profiles.profile("recommended").settings)
     return [
         (repaired_id(compensation), "gprune", compensation.label, {f"sparsity.{COMPENSATION}": True}),
         *([(RECOMMENDED_PROFILE, "gprune", "recommended profile", recommended)] if recommended else []),
-        *((equal(name), name, "equal widths", {"sparsity.widths": "equal"}) for name in _AT_EQUAL_WIDTHS),
+        *((equal_width_id(name), name, "equal widths", {"sparsity.widths": "equal"}) for name in _AT_EQUAL_WIDTHS),
         (RECOMMENDED, RECOMMENDED, "", {}),
     ]
 
 
 REPAIR = "repair"
-"""name of the table"""
+"""name of the table that combines masks with repairs"""
 MASKS = ("flap", "wanda_sp_uniform", "gprune", "msl_layers", "msl_random", "gates", "osscar")
 """masks that every repair is fitted to, including the candidates of the recommended recipe"""
-KINDS = ("none", "bias", "affine", "least_squares", "least_squares_bias", "least_squares+scales")
+_LEAST_SQUARES, _SCALED = ("least_squares", "least_squares_bias"), "least_squares+scales"
+KINDS = ("none", "bias", "affine", *_LEAST_SQUARES, _SCALED)
+"""kinds of repair that are fitted to all MASKS"""
 TEXTS, TARGET = "both", "residual_stream"
 """texts and target of every repair. The texts did best on the development model for all masks (docs/method.md), and the
-target is the default; OTHERS also has other texts and targets. Scales use the settings fixed on the development
-models (docs/repair.md)
+target is the default; the masks of _VARIED_MASKS also have other texts and targets. Scales use the settings fixed on
+the development models (docs/repair.md)
 """
-OTHERS = ("gprune", "gates")
+_VARIED_MASKS = ("gprune", "gates")
 _OTHER_TEXTS = ("primary", "auxiliary", "both_and_sampled", "sampled")
 _TARGETS = {
     "dense_inputs": "what the projection gives in the dense model",
@@ -265,7 +274,7 @@ CHOSEN = (RECOMMENDED, "gprune", "gates", "flap", "fang", "wanda_sp", "llm_prune
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """A treatment of a method's kept weights."""
+    """A repair of the kept weights of a method: its kind, texts and target."""
 
     kind: str
     """one of `repair.kind`"""
@@ -292,14 +301,14 @@ OWN, UNREPAIRED, AUTO = Treatment("own"), Treatment("none"), Treatment("auto")
 
 def list_treatments() -> list[tuple[str, Treatment]]:
     """Return every method with its treatment, in the order of the table."""
-    texts = {KINDS[-1]: "both_and_sampled"}
+    texts = {_SCALED: "both_and_sampled"}
     crossed = [(method, Treatment(kind, texts.get(kind, TEXTS))) for kind in KINDS for method in MASKS]
-    further = [Treatment(kind, other_texts) for kind in KINDS[3:5] for other_texts in _OTHER_TEXTS]
-    further += [Treatment(KINDS[4], target=target) for target in _TARGETS]
+    further = [Treatment(kind, other_texts) for kind in _LEAST_SQUARES for other_texts in _OTHER_TEXTS]
+    further += [Treatment("least_squares_bias", target=target) for target in _TARGETS]
     return [
         *((method, OWN) for method in BASELINES),
         *crossed,
-        *((method, treatment) for treatment in further for method in OTHERS),
+        *((method, treatment) for treatment in further for method in _VARIED_MASKS),
         *((method, AUTO) for method in CHOSEN),
     ]
 
@@ -310,13 +319,14 @@ def repair_rows(series: Series) -> list[Row]:
 
 
 def _repair_rows(series: Series, **where: Any) -> list[Row]:
+    """Return the rows of the table REPAIR for one retention and seed, which are given by `where`."""
     rows = []
     for method, treatment in list_treatments():
         row = series.row(method, first=where, extra=METHODS[method].control, changes=treatment.settings, **where)
-        words = "as published" if treatment == OWN else repair_label(row.study)
+        repair = "as published" if treatment == OWN else repair_label(row.study)
         if treatment.target != TARGET:
-            words += f", towards {_TARGETS[treatment.target]}"
-        rows.append(replace(row, item=treatment.of(method), labels=row.labels | {"repair": words}))
+            repair += f", towards {_TARGETS[treatment.target]}"
+        rows.append(replace(row, item=treatment.of(method), labels=row.labels | {"repair": repair}))
     return rows
 
 
@@ -325,7 +335,7 @@ _DERIVED = "computed from the rows of the main table; rows without a result are 
 _GAP = "distance of base metrics, before and after GPrune (section 4)"
 _GAIN = "what GPrune changes at every retention (section 4)"
 _FAIR = "every method and its controls, over seeds (not in the paper)"
-_REPAIR = "masks times repairs, and what a choice among them gives (not in the paper)"
+_REPAIR = "masks combined with repairs, and the choice among them (not in the paper)"
 
 
 def _published_table(name: str, rows: Callable[[Series], list[Row]], note: str = "") -> PaperTable:

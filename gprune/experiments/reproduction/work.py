@@ -17,7 +17,7 @@ from gprune.study import Study
 
 
 def needed_studies(tables: Sequence[PaperTable], series: Series) -> list[TableStudy]:
-    """Return every study behind some tables once, in the order of the tables; studies that measure speed come last."""
+    """Return the studies that some tables need, in the order of the tables; studies that measure speed come last."""
     return entries(row for table in tables for row in table.rows(series))
 
 

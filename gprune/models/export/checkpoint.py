@@ -31,9 +31,10 @@ from gprune.system.errors import CheckpointError, ModelError
 _OUTPUT_MAPS = ("o_proj", "down_proj")
 _PROBE_TOKENS = 16
 _PROBE_LOGITS = 64
+# text on which tokenizers differ
 _PROBE_TEXT = "In 1987, Zoë's <unk> weren't (quite)  done\n\n\tyet: 3.50 % — n't @-@"
 _TOLERANCE, _COARSE_TOLERANCE = 1e-4, 5e-2
-"""largest difference of logits, relative to the largest logit, in float32 and in 16 bits: devices round differently"""
+"""largest difference of logits that counts as rounding, relative to the largest logit, in float32 and in 16 bits"""
 
 
 def register_classes() -> None:
@@ -41,7 +42,7 @@ def register_classes() -> None:
     import transformers
 
     for family, layout in FAMILIES.items():
-        # older versions of transformers have fewer of them
+        # older versions of transformers have fewer families
         with contextlib.suppress(KeyError):
             model_class = modeling_gprune.classes_of(family)
             config = model_class.config_class
@@ -51,10 +52,10 @@ def register_classes() -> None:
 
 
 def as_loaded(model: Any, layout: Layout) -> Any:
-    """Return a narrowed model in the class with which its saved folder will load, with the same weights.
+    """Return a pruned model as an instance of the class with which its saved folder will load, with the same weights.
 
-    The result is a stock transformers model if one can hold these weights, else the model itself, converted to our
-    class. A model with custom code is returned unchanged.
+    The result is a stock transformers model if one can have these weights, else the model itself, whose class becomes
+    one of ours. A model with custom code is returned unchanged.
     """
     model_class = modeling_gprune.classes_of(model.config.model_type)
     if type(model) is not model_class.dense_class:
@@ -66,8 +67,8 @@ def as_loaded(model: Any, layout: Layout) -> Any:
     model.config.__class__, model.__class__ = model_class.config_class, model_class
     for name, value in fields.items():
         setattr(model.config, name, value)
-    if layout.text:
-        # weights are saved under their names in this model, not under those in the dense model's files
+    if layout.inner_types:
+        # without conversions, weights are saved under their names in this model, not those in the dense model's files
         model._weight_conversions = []
     return model
 
@@ -83,7 +84,7 @@ def save(
     accept: Callable[[nn.Module], None] | None = None,
     **facts: Any,
 ) -> Path:
-    """Save a cut model, read it back and compare both; if anything fails, no folder is left behind.
+    """Save a pruned model, read it back and compare both; if anything fails, no folder is left behind.
 
     Args:
         model: the model that ``gprune.pruning.surgery.cut`` returned. Recovery is merged here, not before.
@@ -92,7 +93,7 @@ def save(
         pruned: masks, repairs and recovery of the model.
         figures: perplexities for the model card.
         ids: tokens of the input at which logits are compared; by default spread over the vocabulary.
-        accept: called with the model that was read back; raises CheckpointError if it is not the measured model.
+        accept: further check; it is called with the model that was read back and raises CheckpointError if it fails.
         facts: fields of `PruningRecord`: source and fingerprint of the dense model; run, study and trained if known.
 
     Returns the absolute path of the folder. Raises CheckpointError if the folder is not empty, the disk is full, or
@@ -108,7 +109,7 @@ def save(
         record = PruningRecord.of(pruned, **facts, probe_tokens=tokens, probe_logits=logits)
         write_record(partial, record)
         model_card.write(partial, record, figures)
-        loaded = _read_beside(partial, model)
+        loaded = _read_like(partial, model)
         require_same_tensors(model, loaded)
         require_same_logits(model, loaded, tokens)
         require_same_tokens(tokenizer, partial)
@@ -135,13 +136,13 @@ def load_verified(folder: Path) -> nn.Module:
         return model
 
 
-def _read_beside(folder: Path, live: Any) -> nn.Module:
-    """Load a checkpoint in the number type of the live model, and on the same device if both models fit there."""
+def _read_like(folder: Path, live: Any) -> nn.Module:
+    """Load a checkpoint in the number type of the live model, on the same device if both fit there, else on the CPU."""
     model = _read(folder, live.dtype)
     try:
         return move(model, live.device)
     except ModelError:
-        # the CPU is enough for the comparison
+        # a failed move can leave some of the weights on the device
         model = model.to("cpu")
         devices.empty_cache()
         return model
@@ -150,20 +151,20 @@ def _read_beside(folder: Path, live: Any) -> nn.Module:
 def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
     model_type = str(identity.configuration(folder).get("model_type"))
     model_class = modeling_gprune.classes_of(dense_type(model_type))
-    # the files are read because this detects truncated and damaged files
+    # truncated and damaged files are detected by reading their headers
     weight_headers.tensors(identity.weight_files(folder))
     loader = model_class if model_type.startswith(PRUNED_PREFIX) else model_class.dense_class
     return read_model(loader, folder, dtype=dtype).requires_grad_(False)
 
 
 def _add_own_code(model: Any, folder: Path, layout: Layout) -> None:
-    """Add the modelling file and its configuration fields, which a stock model does not need."""
+    """Add the modelling file and its configuration fields to the folder of a model that is not a stock model."""
     model_class = modeling_gprune.classes_of(dense_type(model.config.model_type))
     if type(model) is model_class.dense_class:
         return
     shutil.copyfile(modeling_gprune.__file__, folder / "modeling_gprune.py")
-    dropped_fields = (*modeling_gprune.FIELDS, "auto_map")
-    values = {name: value for name, value in identity.configuration(folder).items() if name not in dropped_fields}
+    replaced_fields = (*modeling_gprune.FIELDS, "auto_map")
+    values = {name: value for name, value in identity.configuration(folder).items() if name not in replaced_fields}
     values |= own_fields(model, layout)
     values["model_type"] = model_class.config_class.model_type
     values["architectures"] = [model_class.__name__]
@@ -175,9 +176,9 @@ def _add_own_code(model: Any, folder: Path, layout: Layout) -> None:
 
 
 def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
-    """Return the fields that the configuration of a cut model adds to the dense one, read from the model."""
+    """Return the fields that the configuration of a pruned model adds to the dense one, read from the model."""
     layers = list(model.get_submodule(layout.layers).children())
-    bias = {
+    bias_flags = {
         f"{name}_bias": any(layer.get_submodule(getattr(layout, name)).bias is not None for layer in layers)
         for name in _OUTPUT_MAPS
     }
@@ -185,21 +186,21 @@ def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
     return {
         "ffn_widths": neurons,
         "key_value_groups": groups,
-        **bias,
-        "unit_slices": layout.table(),
-        "unit_counts": layout.numbers(),
+        **bias_flags,
+        "unit_slices": layout.unit_slices(),
+        "unit_counts": layout.unit_counts(),
     }
 
 
 def probe(model: Any, tokens: Sequence[int] = ()) -> tuple[list[int], list[float]]:
-    """Return the ids of an input and the next-token logits after it, for tokens spread over the vocabulary.
+    """Return the token ids of an input, and the next-token logits after it for ids spread over the vocabulary.
 
-    `tokens` are the ids of the input; by default they are spread over the vocabulary as well.
+    `tokens` are the ids of the input; if empty, they are spread over the vocabulary as well.
     """
     vocabulary = model.get_input_embeddings().num_embeddings
     tokens = list(tokens) or torch.linspace(0, vocabulary - 1, _PROBE_TOKENS).long().tolist()
-    probed = torch.linspace(0, vocabulary - 1, min(_PROBE_LOGITS, vocabulary)).long()
-    return tokens, _logits(model, tokens)[-1][probed].tolist()
+    compared_ids = torch.linspace(0, vocabulary - 1, min(_PROBE_LOGITS, vocabulary)).long()
+    return tokens, _logits(model, tokens)[-1][compared_ids].tolist()
 
 
 @torch.inference_mode()
@@ -222,7 +223,7 @@ def require_same_tensors(live: Any, loaded: Any) -> None:
 
 
 def require_same_logits(live: Any, loaded: Any, tokens: Sequence[int]) -> None:
-    """Raise CheckpointError if the logits of two models of one number type differ by more than rounding."""
+    """Raise CheckpointError if the logits of two models of the same number type differ by more than rounding."""
     _require_close(_logits(live, tokens), _logits(loaded, tokens), live)
 
 
@@ -239,17 +240,18 @@ def require_same_tokens(tokenizer: Any, folder: Path) -> None:
     actual = load_tokenizer(str(folder))(_PROBE_TEXT).input_ids
     if actual != expected:
         raise CheckpointError(
-            f"the saved tokenizer splits {_PROBE_TEXT!r} into {actual} instead of {expected}: copy the dense "
-            "model's tokenizer files into a folder of their own and load the model from there"
+            f"the saved tokenizer splits {_PROBE_TEXT!r} into the token ids {actual} instead of {expected}: save the "
+            "dense model's tokenizer again with this version of transformers, or use the version that saved it"
         )
 
 
 def _require_close(expected: torch.Tensor, actual: torch.Tensor, model: Any) -> None:
     tolerance = _TOLERANCE if model.dtype == torch.float32 else _COARSE_TOLERANCE
     difference = relative_difference(expected, actual)
+    # the negation also refuses NaN
     if not difference <= tolerance:
         raise CheckpointError(
-            f"the saved model's logits differ from the live one's by {difference:.1e} of the largest (at "
+            f"the saved model's logits differ from the live model's by {difference:.1e} of the largest (at "
             f"most {tolerance:.0e} is rounding): its weights or configuration have changed, save it again"
         )
 
@@ -259,5 +261,5 @@ def relative_difference(expected: torch.Tensor, actual: torch.Tensor) -> float:
     return float((expected - actual).abs().max() / expected.abs().max().clamp(min=1e-30))
 
 
-# registered, so that a process that can save a folder can also load it
+# a process that can save a folder can also load it
 register_classes()

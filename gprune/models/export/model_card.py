@@ -31,25 +31,26 @@ if TYPE_CHECKING:
 
 PRUNING_FILE = "pruning.json"
 Units = list[list[int]]
-"""indices of kept units by layer"""
+"""indices of the kept units of each layer"""
 CARD_FILE = "README.md"
 _LICENCE_FILES = ("LICENSE*", "LICENCE*", "NOTICE*", "COPYING*", "USE_POLICY*")
 _PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 _LICENCE_FIELDS = ("license", "license_name", "license_link")
 _TEXTS = ("primary", "auxiliary", "substitute")
 _SETTINGS = ("metric", "retention", "seed")
+# paragraphs of the card on how the model loads
 _PADDED = "This is a stock transformers model without custom code: every layer is padded with zeros to the widest."
-_ORDINARY = "This is a stock transformers model without custom code: every layer has the same width."
+_STOCK = "This is a stock transformers model without custom code: every layer has the same width."
 _UNEQUAL = "Layers differ in width"
-_EXACTLY = "Every layer has the same width, but no stock transformers model has exactly these weights"
-_OF_ITS_OWN = (
-    "{}, which `modeling_gprune.py` in this folder builds; it needs torch and "
-    "transformers. After `import gprune` the model loads without `trust_remote_code`."
+_EQUAL = "Every layer has the same width, but no stock transformers model has exactly these weights"
+_OWN_CODE = (
+    "{}. `modeling_gprune.py` in this folder builds the model and needs torch and transformers. After `import gprune` "
+    "the model loads without `trust_remote_code`."
 )
 
 
 class PruningRecord(BaseModel):
-    """Description of the pruning of an exported folder, with logits of its model, by which the model is recognised."""
+    """Description of how the model in an exported folder was pruned, with logits that verify the loaded model."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -63,13 +64,13 @@ class PruningRecord(BaseModel):
     retention: float
     """kept fraction of the decoder's linear weights"""
     target: float
-    """the retention of the study"""
+    """the retention that the study requested"""
     repairs: list[str] = []
     """names in ``REPAIRS``"""
     recovery: str = ""
     """training after the repairs that is merged into the weights, such as "lora of rank 8\""""
     trained: bool = False
-    """True if the weights were changed after cut, repair and recovery"""
+    """True if the weights were trained after pruning, repair and recovery, outside the run"""
     padded: bool = False
     """True if every layer is padded with zeros to the widest"""
     neurons: int
@@ -83,10 +84,11 @@ class PruningRecord(BaseModel):
     probe_logits: list[float]
     """next-token logits after that input, for tokens spread evenly over the vocabulary"""
     study: dict[str, Any] | None = None
+    """settings of the study, or None if not known"""
 
     @classmethod
     def of(cls, pruned: PrunedModel, **facts: Any) -> Self:
-        """Describe a pruned model; `facts` are the fields that its masks and repairs do not give."""
+        """Describe a pruned model; `facts` are the fields that do not follow from its masks, repairs and recovery."""
         masks, recovered = pruned.masks, pruned.recovered
         return cls(
             method=masks.method,
@@ -105,16 +107,16 @@ class PruningRecord(BaseModel):
     def require_units(self) -> Self:
         """Raise ValueError if a kept unit is out of range, or the two kinds of units differ in the number of layers."""
         for units, width in ((self.kept_neurons, self.neurons), (self.kept_key_value_groups, self.key_value_groups)):
-            strangers = [unit for layer in units for unit in layer if not 0 <= unit < width]
-            if strangers:
-                raise ValueError(f"it keeps unit {strangers[0]} of layers with {width}")
+            out_of_range = [unit for layer in units for unit in layer if not 0 <= unit < width]
+            if out_of_range:
+                raise ValueError(f"it keeps unit {out_of_range[0]} of layers with {width} units")
         if len(self.kept_neurons) != len(self.kept_key_value_groups):
-            raise ValueError("it lists neurons and key/value groups of different numbers of layers")
+            raise ValueError("its lists of neurons and of key/value groups differ in the number of layers")
         return self
 
     @cached_property
     def pruned(self) -> PrunedModel:
-        """Return masks and repairs, without the records from which the repairs were computed."""
+        """Return masks and repairs; the repairs have only their names, without the statistics they were fitted to."""
         neurons = _mask(self.kept_neurons, self.neurons)
         groups = _mask(self.kept_key_value_groups, self.key_value_groups)
         masks = PruningMasks(self.method, neurons, groups, self.retention, self.target)
@@ -159,7 +161,7 @@ def _mask(kept_units: Units, width: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A perplexity of the model of a card."""
+    """Perplexity on one text, for the card of the measured model."""
 
     text: str
     """the text, as the study names it"""
@@ -172,7 +174,7 @@ class Figure:
 
 
 def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = ()) -> None:
-    """Write the model card of a folder that holds configuration and weights.
+    """Write the model card into a folder that already holds configuration and weights.
 
     Licence files and image-processor files of the base model are copied into the folder.
     """
@@ -184,7 +186,7 @@ def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = ()) -
         for file in filter(Path.is_file, [] if base is None else base.glob(pattern)):
             shutil.copyfile(file, folder / file.name)
     licence = {name: header[name] for name in _LICENCE_FIELDS if isinstance(header.get(name), str)}
-    data = _hub_fields(record, licence, figures)
+    data = _card_metadata(record, licence, figures)
     sections = (_title(record), _pruning(folder, record), _perplexities(figures), _loading(folder, record))
     text = "\n\n".join((*sections, _licence(licence, record.source))) + "\n"
     card = ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text}")
@@ -192,7 +194,10 @@ def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = ()) -
 
 
 def figures_of(folder: Path) -> tuple[Figure, ...]:
-    """Return the perplexities of the pruned model in a folder's card."""
+    """Return the perplexities in the metadata of a folder's card, without those of the dense model.
+
+    The result is empty if the card has none or cannot be read.
+    """
     figures = []
     try:
         for result in card_header(folder)["model-index"][0]["results"]:
@@ -205,7 +210,7 @@ def figures_of(folder: Path) -> tuple[Figure, ...]:
 
 
 def without_folders(name: str) -> str:
-    """Return the name of a model or text without the folders of this machine."""
+    """Return the name of a model or text; of a local path only the last part, so that no folder is published."""
     return Path(name).name if name.startswith(("/", "~", ".")) or name.count("/") > 1 else name
 
 
@@ -220,13 +225,14 @@ def card_header(folder: Path) -> dict[str, Any]:
 
 
 def _base_folder(source: str) -> Path | None:
+    """Return the folder of the dense model; None if it is not known or not on this machine."""
     try:
         return identity.locate(source) if source else None
     except GpruneError:
         return None
 
 
-def _hub_fields(record: PruningRecord, licence: dict[str, str], figures: Sequence[Figure]) -> ModelCardData:
+def _card_metadata(record: PruningRecord, licence: dict[str, str], figures: Sequence[Figure]) -> ModelCardData:
     from huggingface_hub import ModelCardData
 
     is_on_hub = identity.is_hub_name(record.source) and not Path(record.source).exists()
@@ -268,7 +274,7 @@ def _title(record: PruningRecord) -> str:
 
 
 def _pruning(folder: Path, record: PruningRecord) -> str:
-    """Return the section on what was pruned."""
+    """Return the section "What was pruned" of a card."""
     values = identity.configuration(folder)
     family = dense_type(values.get("model_type"))
     neurons, groups = record.widths
@@ -280,7 +286,7 @@ def _pruning(folder: Path, record: PruningRecord) -> str:
         ("FFN neurons per layer", f"{', '.join(map(str, neurons))} of {record.neurons}"),
         ("key/value groups per layer", f"{', '.join(map(str, groups))} of {record.key_value_groups}"),
         ("repair of the kept weights", record.pruned.repaired_by or "none"),
-        ("trained after the cut", training),
+        ("trained after pruning", training),
         ("base model, SHA-256 of configuration and weights", f"`{record.fingerprint}`" if record.fingerprint else ""),
     ]
     study = record.study or {}
@@ -291,6 +297,7 @@ def _pruning(folder: Path, record: PruningRecord) -> str:
 
 
 def _number_types(folder: Path, base: Path | None) -> str:
+    """Describe the number type of the saved weights, and that of the base model if it is known and differs."""
     dtype, base_dtype = (identity.number_type(path) if path else "" for path in (folder, base))
     differs = base_dtype and base_dtype != dtype
     return f"{dtype} (the base model has {base_dtype}: the run computed in {dtype})" if differs else dtype
@@ -310,15 +317,15 @@ def _perplexities(figures: Sequence[Figure]) -> str:
 
 
 def _loading(folder: Path, record: PruningRecord) -> str:
-    """Return the section on how to load the model."""
+    """Return the section "How to load it" of a card."""
     model_type = str(identity.configuration(folder).get("model_type"))
     needs_code = model_type.startswith(PRUNED_PREFIX)
     option = ", trust_remote_code=True" if needs_code else ""
     if needs_code:
         has_equal_widths = all(len(set(layers)) == 1 for layers in record.widths)
-        explanation = _OF_ITS_OWN.format(_EXACTLY if has_equal_widths else _UNEQUAL)
+        explanation = _OWN_CODE.format(_EQUAL if has_equal_widths else _UNEQUAL)
     else:
-        explanation = _PADDED if record.padded else _ORDINARY
+        explanation = _PADDED if record.padded else _STOCK
     code = (
         "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
         f'model = AutoModelForCausalLM.from_pretrained("FOLDER"{option})\n'
@@ -327,16 +334,16 @@ def _loading(folder: Path, record: PruningRecord) -> str:
     family = dense_type(model_type)
     if family in NEWER_THAN_4:
         explanation += f" It needs transformers 5: version 4.57 cannot run a pruned {FAMILIES[family].label}."
-    units = f"`{PRUNING_FILE}` lists the kept units of every layer of the base model."
-    return "\n\n".join(("## How to load it", code, explanation, units))
+    kept_units = f"`{PRUNING_FILE}` lists the kept units of every layer of the base model."
+    return "\n\n".join(("## How to load it", code, explanation, kept_units))
 
 
 def _licence(licence: dict[str, str], source: str) -> str:
     name = licence.get("license_name") or licence.get("license")
-    sentence = (
+    statement = (
         f"The licence of {without_folders(source)} applies: {name}."
         if name
         else f"The licence of {without_folders(source) or 'the base model'} applies to this model too. It is "
         "not recorded here: look it up before you share the model."
     )
-    return f"## Licence\n\n{sentence}"
+    return f"## Licence\n\n{statement}"

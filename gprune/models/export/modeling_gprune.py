@@ -1,6 +1,6 @@
 """Load a model that GPrune Studio has pruned: a decoder whose layers differ in width.
 
-This file travels with every pruned checkpoint and needs torch and transformers only:
+A copy of this file is in every folder whose model needs it. The file needs torch and transformers only:
 
     AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
 
@@ -21,66 +21,68 @@ PREFIX = "gprune_"
 FIELDS: dict[str, tuple[Any, Any]] = {
     # FFN neurons of each layer
     "ffn_widths": (list[int] | None, None),
-    # key/value heads of each layer; query heads are as many times more as in the dense model
+    # key/value heads of each layer; the number of query heads for each of them is that of the dense model
     "key_value_groups": (list[int] | None, None),
-    # whether the attention output projections have a bias, and the down projections
+    # True if the attention output projections have biases; True if the down projections have biases
     "o_proj_bias": (bool, False),
     "down_proj_bias": (bool, False),
-    # positions of the units in a layer: [path, axis, units]
+    # weights along which the units of a layer lie: [path of the module, axis of its weight, kinds of units]
     "unit_slices": (list | None, None),
-    # attributes of a layer that hold numbers of units: [path, unit]
+    # attributes of a layer that hold numbers of units: [path of the attribute, kind of unit]
     "unit_counts": (list | None, None),
 }
 """Fields that the configuration adds to those of the dense model: type and default."""
 
 
 class KeptUnits:
-    """Indices of the kept units of a layer."""
+    """Indices of the kept units of a layer, by kind of unit; "keys" and "queries" are channels of heads."""
 
-    def __init__(self, neurons: torch.Tensor, groups: torch.Tensor, dense: tuple[int, int, int, int]) -> None:
-        """Store the indices of the kept units.
+    def __init__(self, neurons: torch.Tensor, groups: torch.Tensor, dense_sizes: tuple[int, int, int, int]) -> None:
+        """Derive the indices of every kind of unit from those of neurons and groups.
 
         Args:
-            neurons: (kept,) int64 of FFN neurons.
-            groups: (kept,) int64 of key/value groups.
-            dense: neurons, groups, query heads of a group and channels of a head of the dense layer.
+            neurons: (kept,) int64 indices of FFN neurons.
+            groups: (kept,) int64 indices of key/value groups.
+            dense_sizes: neurons, groups, query heads of a group and channels of a head of the dense layer.
         """
-        count, group_count, group_size, width = dense
-        heads = _spread(groups, group_size)
+        neuron_count, group_count, group_size, head_width = dense_sizes
+        heads = _expand_blocks(groups, group_size)
         self.index = {
             "neurons": neurons,
             "key_heads": groups,
             "query_heads": heads,
-            "keys": _spread(groups, width),
-            "queries": _spread(heads, width),
+            "keys": _expand_blocks(groups, head_width),
+            "queries": _expand_blocks(heads, head_width),
         }
-        total = group_count, group_count * group_size
-        sizes = (count, *total, *(number * width for number in total))
-        self.dense = dict(zip(self.index, sizes, strict=True))
+        head_counts = group_count, group_count * group_size
+        # number of units of each kind in the dense layer, in the order of `index`
+        counts = (neuron_count, *head_counts, *(count * head_width for count in head_counts))
+        self.dense_counts = dict(zip(self.index, counts, strict=True))
 
     def joined(self, units: list[str]) -> torch.Tensor:
         """Return the (kept,) indices along an axis on which these kinds of units are concatenated."""
         parts, start = [], 0
         for unit in units:
             parts.append(self.index[unit] + start)
-            start += self.dense[unit]
+            start += self.dense_counts[unit]
         return torch.cat(parts)
 
 
-def _spread(index: torch.Tensor, size: int) -> torch.Tensor:
+def _expand_blocks(index: torch.Tensor, size: int) -> torch.Tensor:
     """Return the indices of all members of the blocks at `index`; each block has `size` members."""
     return (index[:, None] * size + torch.arange(size, device=index.device)).flatten()
 
 
 class ConfigView:
-    """View of a configuration with some values replaced, for a layer that reads its widths from it."""
+    """View of a configuration with some values replaced, for a layer that reads its sizes from the configuration."""
 
     def __init__(self, config: Any, values: dict[str, int]) -> None:
-        """Store the configuration, from which all values except `values` are read."""
+        """Store the configuration and the values that replace those of the configuration."""
         self.__dict__.update(_config=config, **values)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a value of the configuration."""
+        """Return a value of the configuration that is not replaced."""
+        # copy and pickle look up names before `_config` is set
         if name.startswith("__") or "_config" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.__dict__["_config"], name)
@@ -91,16 +93,19 @@ class ConfigView:
 
 
 def narrow(layer: nn.Module, slices: list[Any], counts: list[Any], remaining: KeptUnits) -> None:
-    """Remove all but the remaining units of a layer in place; narrowed weights become new parameters."""
+    """Remove all but the remaining units of a layer in place; narrowed weights become new parameters.
+
+    `slices` and `counts` are the configuration's ``unit_slices`` and ``unit_counts``.
+    """
     for path, axis, units in slices:
-        module: Any = _module(layer, path)
+        module: Any = _find_module(layer, path)
         if module is None:
             continue
         index = remaining.joined(units)
         if isinstance(module, nn.ModuleList):
-            *owner, name = path.split(".")
-            chosen = nn.ModuleList(module[position] for position in index.tolist())
-            setattr(layer.get_submodule(".".join(owner)), name, chosen)
+            *parent, name = path.split(".")
+            members = nn.ModuleList(module[position] for position in index.tolist())
+            setattr(layer.get_submodule(".".join(parent)), name, members)
         else:
             _narrow_weights(module, axis, index)
     for path, unit in counts:
@@ -108,29 +113,31 @@ def narrow(layer: nn.Module, slices: list[Any], counts: list[Any], remaining: Ke
 
 
 def _narrow_weights(module: Any, axis: int, index: torch.Tensor) -> None:
+    """Keep the rows (axis 0) or columns (axis 1) at `index` of a module's parameters."""
     for name, weight in list(module.named_parameters(recurse=False)):
+        # the bias of a map whose columns are narrowed does not change
         if weight.ndim <= axis:
             continue
-        rows = weight.detach().index_select(axis, index.to(weight.device))
-        setattr(module, name, nn.Parameter(rows, requires_grad=weight.requires_grad))
+        narrowed = weight.detach().index_select(axis, index.to(weight.device))
+        setattr(module, name, nn.Parameter(narrowed, requires_grad=weight.requires_grad))
     if isinstance(module, nn.Linear):
         setattr(module, ("out_features", "in_features")[axis], len(index))
 
 
 def _set_count(layer: nn.Module, path: str, count: int) -> None:
-    """Set the attribute at a dotted path to a number of units, or override it in the configuration of a module."""
-    *owner, name = path.split(".")
-    through_config = owner[-1] == "config"
-    module: Any = _module(layer, ".".join(owner[:-1] if through_config else owner))
+    """Set the attribute at a dotted path to a number of units; `mlp.config.x` replaces x for that module only."""
+    *parent, name = path.split(".")
+    is_in_config = parent[-1] == "config"
+    module: Any = _find_module(layer, ".".join(parent[:-1] if is_in_config else parent))
     if module is None:
         return
-    if through_config:
+    if is_in_config:
         module.config = ConfigView(module.config, {name: count})
     elif hasattr(module, name):
         setattr(module, name, count)
 
 
-def _module(layer: nn.Module, path: str) -> nn.Module | None:
+def _find_module(layer: nn.Module, path: str) -> nn.Module | None:
     try:
         return layer.get_submodule(path)
     except AttributeError:
@@ -156,14 +163,15 @@ class UnequalLayers:
             widths = getattr(config, name)
             if widths is None or len(widths) != layers or min(widths) < 1:
                 raise ValueError(f"{name} must hold {layers} positive numbers, one for each layer (got {widths})")
+        # a dense model of one layer without memory has the class of the layers
         with torch.device("meta"):
-            kind: Any = type(_decoder(self.dense_class(_with_layers(config, 1))).layers[0])
+            layer_class: Any = type(_decoder(self.dense_class(_with_layers(config, 1))).layers[0])
         text.num_hidden_layers = 0
         try:
             super().__init__(config)  # type: ignore[call-arg]
         finally:
             text.num_hidden_layers = layers
-        _decoder(self).layers = nn.ModuleList(_layer(kind, config, index) for index in range(layers))
+        _decoder(self).layers = nn.ModuleList(_build_layer(layer_class, config, index) for index in range(layers))
         self.post_init()
 
 
@@ -173,23 +181,24 @@ def _decoder(model: Any) -> Any:
 
 
 def _with_layers(config: Any, count: int) -> Any:
-    shallow = copy.copy(config)
+    """Return a copy of a configuration with another number of layers."""
+    config_copy = copy.copy(config)
     if config.get_text_config() is not config:
-        shallow.text_config = copy.copy(config.text_config)
-    shallow.get_text_config().num_hidden_layers = count
-    return shallow
+        config_copy.text_config = copy.copy(config.text_config)
+    config_copy.get_text_config().num_hidden_layers = count
+    return config_copy
 
 
-def _layer(kind: Any, config: Any, index: int) -> Any:
+def _build_layer(layer_class: Any, config: Any, index: int) -> Any:
     """Return a layer of the family, narrowed to the widths in the configuration."""
     text = config.get_text_config()
-    layer = kind(text, index)
-    width = layer.self_attn.head_dim
+    layer = layer_class(text, index)
     group_size = text.num_attention_heads // text.num_key_value_heads
-    dense = text.intermediate_size, text.num_key_value_heads, group_size, width
+    dense_sizes = text.intermediate_size, text.num_key_value_heads, group_size, layer.self_attn.head_dim
     widths = config.ffn_widths[index], config.key_value_groups[index]
+    # the weights are loaded later, so the first units are as good as any
     neurons, groups = (torch.arange(width, device="cpu") for width in widths)
-    remaining = KeptUnits(neurons, groups, dense)
+    remaining = KeptUnits(neurons, groups, dense_sizes)
     narrow(layer, config.unit_slices, config.unit_counts, remaining)
     for module, name in ((layer.self_attn, "o_proj"), (layer.mlp, "down_proj")):
         linear = getattr(module, name)
@@ -219,9 +228,9 @@ def classes_of(family: str) -> Any:
         attributes = {"config_class": config_class, "dense_class": model, "__module__": __name__}
         attributes |= {"_auto_class": "AutoModelForCausalLM"}
         pruned_class = type(f"Gprune{model.__name__}", (UnequalLayers, model), attributes)
-        for created in (config_class, pruned_class):
-            created.__doc__ = f"A pruned {family}."
-            globals()[created.__name__] = created
+        for new_class in (config_class, pruned_class):
+            new_class.__doc__ = f"A pruned {family}."
+            globals()[new_class.__name__] = new_class
         _CLASSES[family] = pruned_class
     return _CLASSES[family]
 

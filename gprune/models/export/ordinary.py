@@ -29,7 +29,8 @@ _TWINS: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("llama", {"attention_bias": True, "mlp_bias": True}),
     "qwen2": ("llama", {"attention_bias": True, "mlp_bias": True}),
 }
-"""by family: another family with the same computation if no window is used, and the fields that it adds"""
+"""by family: another family with the same computation if no sliding window is used, and values of its fields that the
+first family lacks"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,10 @@ class StockModel:
 
 
 def widths(model: Any, layout: Layout) -> tuple[list[int], list[int]]:
-    """Return the FFN neurons and key/value groups of every layer; 1 group if `layout.heads` is False."""
+    """Return the FFN neurons and key/value groups of every layer; 1 group if `layout.prunes_heads` is False."""
     layers = list(model.get_submodule(layout.layers).children())
     neurons = [layer.get_submodule(layout.down_proj).in_features for layer in layers]
-    if not layout.heads:
+    if not layout.prunes_heads:
         return neurons, [1] * len(layers)
     size = group_size(language_config(model)) * head_width(model, layout)
     return neurons, [layer.get_submodule(layout.o_proj).in_features // size for layer in layers]
@@ -65,17 +66,17 @@ def group_size(config: Any) -> int:
 def find_stock_model(model: Any, layout: Layout) -> StockModel | None:
     """Find the stock model that has exactly the weights of a pruned one, apart from biases of zero.
 
-    The class of `model` is that of its family or one of ours. Returns None if layers differ in width, the model has
-    parts besides the language model, or no family has a parameter for every weight.
+    The class of `model` is the stock class of its family or one of ours. Returns None if layers differ in width, the
+    model has parts besides the language model, or no stock class has exactly these tensors.
     """
     neurons, groups = widths(model, layout)
-    if layout.text or len(set(neurons)) > 1 or len(set(groups)) > 1:
+    if layout.inner_types or len(set(neurons)) > 1 or len(set(groups)) > 1:
         return None
     config = model.config
-    if layout.heads and not layout.free_heads and groups[0] != config.num_key_value_heads:
+    if layout.prunes_heads and not layout.free_heads and groups[0] != config.num_key_value_heads:
         return None
     sizes = {"intermediate_size": neurons[0], "head_dim": head_width(model, layout)}
-    if layout.heads:
+    if layout.prunes_heads:
         sizes |= {"num_key_value_heads": groups[0], "num_attention_heads": groups[0] * group_size(config)}
     for family, values in stock_candidates(model):
         # some configurations reject a number of heads
@@ -100,7 +101,7 @@ def to_stock_model(model: Any, layout: Layout) -> Any:
     for name, value in stock.config.to_dict().items():
         if name in _SIZES or name.endswith("_bias"):
             setattr(model.config, name, value)
-    # auto_map refers to code in the dense model's folder, which this folder does not contain
+    # auto_map refers to code in the dense model's folder, which the folder of the pruned model will lack
     vars(model.config).pop("auto_map", None)
     for name, bias in _zeros(model, stock.added_biases).items():
         model.get_submodule(name.removesuffix(".bias")).bias = nn.Parameter(bias, requires_grad=False)
@@ -118,6 +119,7 @@ def stock_candidates(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     ignored = (*modeling_gprune.FIELDS, *_DERIVED_FIELDS)
     values = {name: value for name, value in config.to_dict().items() if name not in ignored}
     yield family, values
+    # the same family with all biases that its configuration allows
     yield family, values | {name: True for name in values if name.endswith("_bias")}
     # a model on several GPUs cannot be moved to another class, because its hooks belong to its modules
     if family in _TWINS and not _uses_window(config) and not getattr(model, "hf_device_map", None):
@@ -142,7 +144,7 @@ def stock_config(family: str, values: dict[str, Any]) -> Any:
 
 
 def empty_model(config: Any, dtype: torch.dtype, **options: Any) -> Any:
-    """Return a stock model whose weights have no memory; `options` are passed to ``from_config``."""
+    """Return a stock model on the meta device; `options` are passed to ``from_config``."""
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
@@ -154,12 +156,13 @@ def _added_biases(model: Any, config: Any) -> tuple[str, ...] | None:
     with as_checkpoint_error(f"no stock {config.model_type} model fits this model"):
         expected = empty_model(config, model.dtype).state_dict()
     tensors = model.state_dict()
-    extra_tensors = tuple(name for name in expected if name not in tensors)
-    has_same_rest = all(name in expected and expected[name].shape == tensor.shape for name, tensor in tensors.items())
-    return extra_tensors if has_same_rest and all(name.endswith(".bias") for name in extra_tensors) else None
+    added = tuple(name for name in expected if name not in tensors)
+    is_rest_equal = all(name in expected and expected[name].shape == tensor.shape for name, tensor in tensors.items())
+    return added if is_rest_equal and all(name.endswith(".bias") for name in added) else None
 
 
 def _zeros(model: Any, biases: tuple[str, ...]) -> dict[str, torch.Tensor]:
+    """Return a bias of zeros by its name for each name in `biases`, with the number type of the map's weight."""
     weights = {name: model.get_submodule(name.removesuffix(".bias")).weight for name in biases}
     return {name: weight.new_zeros(len(weight)) for name, weight in weights.items()}
 

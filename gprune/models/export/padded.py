@@ -21,23 +21,23 @@ from gprune.models.loading import load_tokenizer, read_model
 from gprune.system.errors import CheckpointError
 from gprune.system.progress import Progress, silent
 
-_STEPS = 4
+_STEPS = 4  # of the progress report
 
 
 def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> Path:
     """Save a pruned checkpoint as a padded stock model, read it back and compare both; return the absolute path.
 
     `folder_in` was written by ``gprune.models.export.checkpoint.save``; `folder_out` must be empty or not exist. Raises
-    CheckpointError if the checkpoint is damaged, no stock family can hold it, `folder_out` is not empty, the disk is
-    full, or the saved model gives other logits. After an error no file is left behind.
+    CheckpointError if the checkpoint is damaged, no stock model can have its weights, `folder_out` is not empty, the
+    disk is full, or the saved model computes other logits. After an error no file is left behind.
     """
     from transformers import AutoModelForCausalLM
 
     folder_in, folder_out = Path(folder_in), Path(folder_out).absolute()
     on_progress(0, _STEPS, "reading the checkpoint")
     pruned: Any = checkpoint.load_verified(folder_in)
-    record, differs = read_record(folder_in), ordinary.has_own_class(pruned)
-    config = _padded_config(pruned, record.pruned.repaired_by) if differs else pruned.config
+    record, needs_padding = read_record(folder_in), ordinary.has_own_class(pruned)
+    config = _padded_config(pruned, record.pruned.repaired_by) if needs_padding else pruned.config
     on_progress(1, _STEPS, "padding")
     padded = ordinary.empty_model(config, pruned.dtype)
     require_free_space(folder_out, sum(p.numel() * p.element_size() for p in padded.parameters()))
@@ -48,7 +48,7 @@ def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silen
         has_tokenizer = any((folder_in / name).is_file() for name in VOCABULARY_FILES)
         tokenizer = load_tokenizer(str(folder_in)) if has_tokenizer else None
         save_model(padded, tokenizer, partial)
-        record = record.model_copy(update={"padded": record.padded or differs})
+        record = record.model_copy(update={"padded": record.padded or needs_padding})
         write_record(partial, record)
         on_progress(3, _STEPS, "reading back")
         loaded = read_model(AutoModelForCausalLM, partial, dtype=pruned.dtype)
@@ -61,9 +61,12 @@ def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silen
 
 
 def _padded_config(pruned: Any, repaired_by: str) -> Any:
-    """Return the configuration of the smallest stock model that can hold a pruned one."""
+    """Return the configuration of the smallest stock model that can hold the weights of a pruned one.
+
+    Raises CheckpointError if there is none; `repaired_by` names the repair that added biases, for the message.
+    """
     config, layout = pruned.config, dense_layout(pruned)
-    if layout.text:
+    if layout.inner_types:
         raise CheckpointError(
             f"{layout.label} cannot be padded, because it has parts other than its language model: use the "
             "pruned folder itself"
@@ -75,13 +78,13 @@ def _padded_config(pruned: Any, repaired_by: str) -> Any:
         if biases <= ordinary.empty_model(padded, pruned.dtype).state_dict().keys():
             return padded
     raise CheckpointError(
-        f"a stock {dense_type(config.model_type)} model has no bias in o_proj and down_proj, where {repaired_by} "
-        f"adds it: use the pruned folder itself, or prune without {repaired_by}"
+        f"a stock {dense_type(config.model_type)} model has no biases in o_proj and down_proj, which {repaired_by} "
+        f"adds: use the pruned folder itself, or prune without {repaired_by}"
     )
 
 
 def _head_counts(family: str, config: Any) -> dict[str, int]:
-    """Return the head counts of the padded model: those of the widest layer, or the next that the family accepts."""
+    """Return the head counts of the padded model: those of the widest layer, or the next larger accepted ones."""
     groups, group_size = max(config.key_value_groups), ordinary.group_size(config)
     if not FAMILIES[family].free_heads:
         groups = config.num_key_value_heads
@@ -94,34 +97,35 @@ def _head_counts(family: str, config: Any) -> dict[str, int]:
 def _fill(padded: Any, pruned: Any) -> None:
     """Copy the weights of the pruned model into an empty one; additional rows and columns are zero."""
     layout = dense_layout(pruned)
-    tensors, filled, fused = pruned.state_dict(), {}, _fused_rows(padded, pruned)
-    optional = tuple(f".{part.path}." for part in layout.slices if part.optional)
+    tensors, padded_tensors, fused_rows = pruned.state_dict(), {}, _fused_rows(padded, pruned)
+    optional = tuple(f".{entry.path}." for entry in layout.slices if entry.optional)
     for name, empty in padded.state_dict().items():
         tensor = tensors.get(name)
         if tensor is None and not name.endswith(".bias") and not any(path in name for path in optional):
             raise CheckpointError(f"the checkpoint has no {name}, which the padded model needs")
         if tensor is not None and tensor.shape == empty.shape:
-            filled[name] = tensor
+            padded_tensors[name] = tensor
             continue
-        filled[name] = torch.zeros(empty.shape, dtype=empty.dtype)
-        if tensor is not None and name in fused:
-            filled[name].index_copy_(0, fused[name], tensor)
+        padded_tensors[name] = torch.zeros(empty.shape, dtype=empty.dtype)
+        if tensor is not None and name in fused_rows:
+            padded_tensors[name].index_copy_(0, fused_rows[name], tensor)
         elif tensor is not None:
-            filled[name][tuple(slice(size) for size in tensor.shape)] = tensor
-    padded.load_state_dict(filled, assign=True)
+            padded_tensors[name][tuple(slice(size) for size in tensor.shape)] = tensor
+    padded.load_state_dict(padded_tensors, assign=True)
     padded.requires_grad_(False).tie_weights()
 
 
 def _fused_rows(padded: Any, pruned: Any) -> dict[str, torch.Tensor]:
-    """Return, by weight name, the rows of the padded model that hold the pruned rows of every fused map."""
+    """Return, by the name of each fused weight or bias, its rows in the padded model that the pruned rows fill."""
     padded_config, rows = padded.config, {}
     layout = dense_layout(pruned)
-    sizes = ordinary.group_size(pruned.config), ordinary.head_width(pruned, layout)
-    dense = padded_config.intermediate_size, padded_config.num_key_value_heads, *sizes
+    head_sizes = ordinary.group_size(pruned.config), ordinary.head_width(pruned, layout)
+    padded_sizes = padded_config.intermediate_size, padded_config.num_key_value_heads, *head_sizes
     for layer, widths in enumerate(zip(*ordinary.widths(pruned, layout), strict=True)):
+        # the pruned units are the first units of the padded layer
         neurons, groups = (torch.arange(width) for width in widths)
-        remaining = KeptUnits(neurons, groups, dense)
-        for path, axis, units in layout.table():
+        remaining = KeptUnits(neurons, groups, padded_sizes)
+        for path, axis, units in layout.unit_slices():
             for name in ("weight", "bias") if axis == 0 and len(units) > 1 else ():
                 rows[f"{layout.layers}.{layer}.{path}.{name}"] = remaining.joined(units)
     return rows

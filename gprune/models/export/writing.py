@@ -17,17 +17,18 @@ from gprune.system.errors import CheckpointError, GpruneError, ModelError
 from gprune.system.files import replace_file, temporary_path
 from gprune.system.safe_parsing import sentence
 
-_NESTED = "text_config"
+_LANGUAGE_CONFIG = "text_config"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
+# tokenizer classes that transformers 5 alone knows, and that 4.x and 5 know
 _CLASS_OF_5, _CLASS_OF_BOTH = "TokenizersBackend", "PreTrainedTokenizerFast"
 _LONG_FACTORS = "short_factor", "long_factor"
 _TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
 
 def require_free_space(target: Path, size: int) -> None:
-    """Raise CheckpointError if an absolute path is in use, or the disk has less than `size` bytes free."""
+    """Raise CheckpointError if `target`, an absolute path, is in use, or its disk has less than `size` bytes free."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise CheckpointError(f"{str(target)!r} already holds something: choose a new folder or file name")
+        raise CheckpointError(f"{str(target)!r} exists and is not an empty folder: choose a new folder or file name")
     remedy = "free some space or choose another folder"
     files.require_room(CheckpointError, "the model", size, target.parent, remedy)
 
@@ -74,7 +75,7 @@ def as_checkpoint_error(context: str) -> Iterator[None]:
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write configuration and weights of a model, and its tokenizer unless it is None."""
+    """Write configuration and weights of a model to a folder, and its tokenizer unless that is None."""
     with quiet():
         model.save_pretrained(folder)
     if tokenizer is not None:
@@ -83,15 +84,15 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def add_older_rope_fields(folder: Path) -> None:
-    """Add the rotary parameters to ``config.json`` in the fields of transformers 4.x as well.
+    """Add the rotary parameters to ``config.json`` again under their names in transformers 4.x.
 
     If ``rope_theta`` is missing at the top level, 4.x silently uses a base of 10,000.
     """
     path = folder / identity.CONFIG_FILE
     values = safe_parsing.json_file(path, f"{path.name} of the saved model", finite=False)
     values |= older_rope_fields(values)
-    if isinstance(nested := values.get(_NESTED), dict):
-        values[_NESTED] = nested | older_rope_fields(nested)
+    if isinstance(language := values.get(_LANGUAGE_CONFIG), dict):
+        values[_LANGUAGE_CONFIG] = language | older_rope_fields(language)
     path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
@@ -116,9 +117,9 @@ def older_rope_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Write a tokenizer: copy its source files, or save it anew if it was changed after loading.
+    """Write a tokenizer: copy its source files, or save it again if it was changed after loading.
 
-    Files that are saved anew name a class that transformers 4.x lacks, so the name is replaced.
+    Transformers 5 writes the name of a class that 4.x lacks, so this name is replaced.
     """
     source = Path(str(getattr(tokenizer, "name_or_path", "")))
     names = (*identity.TOKENIZER_FILES, *_TEMPLATES)
@@ -138,7 +139,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
 
 
 def _name_class_of_both(folder: Path) -> None:
-    """Replace the class of the tokenizer by the name that both versions of transformers accept."""
+    """Replace the name of the tokenizer's class if only transformers 5 accepts it."""
     path = folder / _TOKENIZER_CONFIG
     if not path.is_file():
         return

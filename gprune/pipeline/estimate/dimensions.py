@@ -33,7 +33,7 @@ class Dimensions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Dimensions:
-        """Return the sizes in a configuration.
+        """Return the sizes in `values`, the contents of a model's config.json.
 
         Raises KeyError, TypeError or ValueError if one is missing or not a number.
         """
@@ -64,6 +64,7 @@ class Dimensions:
     @property
     def outer_weights(self) -> int:
         """Return the number of weights outside the decoder layers: embeddings, LM head, norms, other parts."""
+        # each norm, two per layer and the final one, has as many weights as a row of the embeddings
         rows = (1 if self.tied else 2) * self.vocabulary + 2 * self.shape.layers + 1
         return rows * self.shape.hidden + self.other_weights
 
@@ -81,7 +82,8 @@ def of_model(name: str) -> Dimensions:
     folder = identity.locate(name)
     values = identity.configuration(folder)
     dimensions, layout = Dimensions.of(values), FAMILIES.get(str(values.get("model_type")))
-    if layout is None or not layout.text:
+    if layout is None or not layout.inner_types:
         return dimensions
+    # its files also contain parts outside the language model, such as an image encoder
     weights = sum(tensor.numbers for tensor in identity.parameter_tensors(folder))
     return replace(dimensions, other_weights=max(weights - dimensions.parameters, 0))

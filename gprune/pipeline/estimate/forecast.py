@@ -31,11 +31,11 @@ SLACK = 1.3
 ANYWAY = "--anyway"
 """the option that starts a run that was refused"""
 
-PROCESS = {True: 0.8 * 2**30, False: 0.6 * 2**30}
-"""memory of a process without a model, in bytes, with and without a GPU: libraries, tokenizer, kernels, texts"""
+PROCESS_WITH_GPU, PROCESS_WITHOUT_GPU = 0.8 * 2**30, 0.6 * 2**30
+"""host memory of a process before it loads a model, in bytes: libraries, tokenizer, kernels, texts"""
 CARD_BASE = 0.6 * 2**30
 """GPU memory that the libraries use, in bytes"""
-HEAP, HEAP_MOST = 0.8, 0.4 * 2**30
+HEAP_SHARE, HEAP_LIMIT = 0.8, 0.4 * 2**30
 """malloc overhead of learning on a CPU, as a measured share of its allocations, and the maximum in bytes"""
 LEARNING_BATCHES = ("sparsity.batch", "scales.batch", "recovery.batch")
 """batch settings of the learning stages, which allocate blocks of varying sizes"""
@@ -63,9 +63,9 @@ class Capacity:
     device: str
     """cpu, or the name of the GPU"""
     card: float
-    """memory of the GPU; 0 on a CPU"""
+    """memory of one GPU; 0 on a CPU"""
     host: float
-    """memory of the machine"""
+    """memory of the machine, without that of GPUs"""
     free: float
     """part of `host` that is free now"""
     gpus: int = 1
@@ -77,6 +77,7 @@ class Capacity:
         (free, host), name, number = machine.memory(), machine.card(device), device.partition(":")[2]
         if not name:
             return cls("cpu", 0.0, host, free)
+        # a device with a number, such as cuda:1, is a single GPU; otherwise the study may use all
         card = machine.card_memory(int(number) if number.isdecimal() else 0)
         return cls(name, card, host, free, 1 if number else len(machine.cards()))
 
@@ -92,19 +93,19 @@ class Forecast:
     stages: tuple[StageNeed, ...]
     """the stages without a result that need the model, in order"""
     seconds: float | None = None
-    """seconds of all stages without a result, or None if no batches of the model were timed in this cache"""
+    """seconds of all stages without a result; None if no batches of the model were timed in this cache"""
 
     def on_device(self, need: MemoryNeed, sequences: int) -> float:
         """Return the device memory of a stage in bytes with batches of `sequences`; on a CPU, its whole memory."""
         if self.case.gpu:
             return CARD_BASE + need.on_device(sequences)
         size = need.host + need.on_device(sequences)
-        heap = min(HEAP * (size - need.weights), HEAP_MOST) if need.setting in LEARNING_BATCHES else 0.0
-        return PROCESS[False] + size + heap
+        heap = min(HEAP_SHARE * (size - need.weights), HEAP_LIMIT) if need.setting in LEARNING_BATCHES else 0.0
+        return PROCESS_WITHOUT_GPU + size + heap
 
     def on_host(self, need: MemoryNeed, sequences: int) -> float:
-        """Return the host memory of a stage in bytes with batches of `sequences`."""
-        return PROCESS[True] + need.host if self.case.gpu else self.on_device(need, sequences)
+        """Return the host memory of a stage in bytes with batches of `sequences`; on a CPU, that of `on_device`."""
+        return PROCESS_WITH_GPU + need.host if self.case.gpu else self.on_device(need, sequences)
 
     @property
     def summary(self) -> str:
@@ -140,7 +141,7 @@ class Forecast:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Return all sentences in order of display."""
+        """Return the summary, the warnings and the refusal as lines to display, in this order."""
         warnings, refusal = (f"warning: {warning}" for warning in self.warnings), self.refusal
         return (self.summary, *warnings, *([f"cannot fit: {refusal}"] if refusal else []))
 
@@ -197,8 +198,8 @@ def require_room(estimate: Forecast | None, listener: Listener, anyway: bool) ->
     if estimate is None or not estimate.stages:
         return
     refusal = estimate.refusal
-    started = [f"started anyway: {refusal}"] if refusal and anyway else []
-    for sentence in (estimate.summary, *estimate.warnings, *started):
+    overruled = [f"started anyway: {refusal}"] if refusal and anyway else []
+    for sentence in (estimate.summary, *estimate.warnings, *overruled):
         listener(ESTIMATE, 1, 1, Notice(sentence))
     if refusal and not anyway:
         raise TooLarge(refusal)
@@ -218,15 +219,18 @@ def _explain_refusal(forecast: Forecast, stage: StageNeed) -> str:
 def _find_shortages(forecast: Forecast, need: MemoryNeed) -> Iterator[tuple[str, float, float]]:
     """Yield each memory that is too small for a stage with one sequence: its name, needed and available bytes."""
     capacity, on_host = forecast.capacity, forecast.on_host(need, 1)
+    # name, needed and available bytes, and the part of the need that is exact
     limits = [("this machine’s memory", on_host, capacity.host, 0.0 if forecast.case.gpu else need.weights)]
     if forecast.case.gpu:
         limits.insert(0, (capacity.device, forecast.on_device(need, 1), capacity.card, need.weights))
     for memory, needed, available, exact in limits:
+        # an unknown memory is 0 and refuses nothing
         if available and exact + (needed - exact) / SLACK > available:
             yield memory, needed, available
 
 
 def _suggest_remedy(forecast: Forecast, stage: StageNeed) -> str:
+    """Return the first change of settings with which the stage fits, or general advice if there is none."""
     case, changes = forecast.case, dict[str, dict[str, Any]]()
     if forecast.precision == "float32":
         changes["set dtype bfloat16"] = {"dtype": "bfloat16"}

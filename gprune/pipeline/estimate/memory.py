@@ -18,15 +18,18 @@ from gprune.system import machine
 CHOICE_TOKENS = 256
 """assumed number of tokens of a task's longest question with its choice"""
 SPEED_TOKENS = {"gpu": (8, 2048 + 512), "cpu": (1, 128 + 64), "none": (0, 0)}
-"""sequences, prompt tokens and new tokens of the presets in gprune.evaluation.speed, whose import needs torch"""
-KRYLOV = 12
+"""number of sequences, and of prompt and new tokens of each, in the presets of gprune.evaluation.speed
+
+That module is not imported here, because it needs torch.
+"""
+KRYLOV_BLOCKS = 12
 """blocks in gprune.pruning.calibration.principal: each has half as many directions as there are components"""
-OPTIMIZER = 32
-"""bytes of a trained number: value, gradient and Adam state, in use and as a copy from the last step"""
+TRAINED_BYTES = 32
+"""bytes of a trained number: value, gradient and two Adam moments in float32, and a copy of them from the last step"""
 _STATISTIC_BYTES = 8
 """bytes of a float64 number, the type of stored statistics"""
 _LOGITS = 2**24
-"""number of logits that perplexity and the gradients of contexts hold at a time"""
+"""number of logits that perplexity and gradients (contexts, LLM-Pruner) hold at a time"""
 _LEARNING_LOGITS = {True: 2**25, False: 2**18}
 """number of logits that learning holds at a time, on a GPU and on a CPU, but at least those of 64 tokens"""
 _WIDENED_ACTIVATIONS = {True: 2**25, False: 2**17}
@@ -38,13 +41,13 @@ class MemoryNeed:
     """Peak memory of a stage, in bytes."""
 
     weights: float = 0.0
-    """models on the device; this number is exact"""
+    """weights of the models on the device; this number is exact"""
     fixed: float = 0.0
     """device memory that does not depend on the batch"""
     per_sequence: float = 0.0
     """device memory of each sequence of a batch"""
     after_batches: float = 0.0
-    """device memory after the last batch is freed"""
+    """device memory that is used after the last batch is freed"""
     host: float = 0.0
     """host memory, in addition to the device memory"""
     batch: int = 1
@@ -66,6 +69,7 @@ class Case:
     width: int
     """bytes of one number of the model"""
     gpu: bool
+    """True if the device is a GPU"""
     gpus: int = 1
     """number of GPUs that share the layers"""
 
@@ -93,7 +97,7 @@ class Case:
 
     def forward(self, length: int) -> float:
         """Return the bytes of one sequence's activations in one layer without a backward pass."""
-        # the FFN has the largest activations of a layer
+        # the FFN has the largest: input, output, gate, up projection and their product
         return float(length * self.width * (2 * self.model.shape.hidden + 3 * self.model.shape.neurons))
 
     def backward(self, length: int, share: float = 1.0, recomputed: bool = False) -> float:
@@ -108,7 +112,7 @@ class Case:
         attention = width * (3 * model.channels + 2 * model.keys) + 4 * model.shape.heads
         ffn = (2 if recomputed else 4) * width * neurons
         stored = model.shape.layers * (norms + share * (attention + ffn)) / self.gpus
-        # gradients exist for one layer at a time
+        # gradients exist for one layer at a time: an FFN's, with one float32 copy, and the hidden states'
         return length * (stored + neurons * (3 * width + 4) + 2 * hidden * (width + 4))
 
     def logits(self, count: int, copies: int) -> float:
@@ -117,7 +121,7 @@ class Case:
 
 
 def memory_need(stage: StageId, case: Case) -> MemoryNeed | None:
-    """Return the peak memory of a stage; None if the stage does not need the model."""
+    """Return the estimated peak memory of a stage; None if the stage does not need the model."""
     formula = _FORMULAS.get(stage.kind)
     return None if formula is None else formula(stage, case)
 
@@ -125,7 +129,10 @@ def memory_need(stage: StageId, case: Case) -> MemoryNeed | None:
 def _estimate_passes(
     case: Case, *, per_sequence: float = 0.0, host: float = 0.0, fixed: float = 0.0, after: float = 0.0
 ) -> MemoryNeed:
-    """Estimate passes over calibration texts: the activations of a layer plus the additional memory of a stage."""
+    """Estimate passes over calibration texts: the activations of a layer, and the stage's own memory by argument.
+
+    The arguments are the fields of MemoryNeed in bytes; `after` is `after_batches`.
+    """
     calibration = case.study.calibration
     per_sequence += case.forward(calibration.length)
     return MemoryNeed(case.weights, fixed, per_sequence, after, host, calibration.batch, "calibration.batch")
@@ -134,9 +141,13 @@ def _estimate_passes(
 def _estimate_statistics(_: StageId, case: Case) -> MemoryNeed:
     """Estimate the pass for moments and strongest positions; without moments this is an upper bound."""
     calibration, units, shape = case.study.calibration, case.model.units, case.model.shape
-    # strongest activations are stored as value, position and sequence; shards that a batch updates are held twice
+    # each strongest activation has a value, a position and a sequence of 4 bytes
     strongest = 12.0 * calibration.positions * shape.layers * shape.neurons
     activations = min(_WIDENED_ACTIVATIONS[case.gpu], calibration.batch * calibration.length * shape.neurons)
+    # per sequence: sum and sum of squares of each unit, and each neuron's peak with its position, 4 bytes each
+    # on the host: mean, centred moment and energy of each shard
+    # fixed: stored and updated positions, mean and moment of each shard, arrays for the shards that a batch updates,
+    # and two float32 copies of some activations
     return _estimate_passes(
         case,
         per_sequence=8.0 * (units + shape.layers * shape.neurons),
@@ -146,45 +157,52 @@ def _estimate_statistics(_: StageId, case: Case) -> MemoryNeed:
 
 
 def _estimate_contexts(_: StageId, case: Case) -> MemoryNeed:
+    """Estimate context clusters: one pass for the inputs of every FFN, then principal components layer by layer."""
     calibration, contexts, shape = case.study.calibration, case.study.contexts, case.model.shape
     tokens = min(contexts.tokens + calibration.length, calibration.samples * calibration.length)
-    # a layer's inputs in float32, about their mean, and their images in the space of the components
-    after = 2.0 * 4 * tokens * (shape.hidden + KRYLOV * contexts.dimensions / 2)
+    # a layer's centred inputs and their products with the Krylov blocks in float32, each with a second copy
+    after = 2.0 * 4 * tokens * (shape.hidden + KRYLOV_BLOCKS * contexts.dimensions / 2)
     return _estimate_passes(case, host=float(shape.layers * tokens * shape.hidden * case.width), after=after)
 
 
 def _estimate_context_statistics(stage: StageId, case: Case) -> MemoryNeed:
+    """Estimate statistics by context, whose backward pass the variant `forward` leaves out."""
     calibration, shape, count = case.study.calibration, case.model.shape, case.study.contexts.count
-    moments, groups = 2.0 * calibration.shards, shape.layers * count * shape.neurons * _STATISTIC_BYTES
-    per_sequence, fixed = 4.0 * shape.layers * 2 * count * calibration.length, groups * (moments + 6)
+    # `by_context` are the bytes of an array (layers, contexts, neurons); mean and moment of each shard are such arrays
+    moments, by_context = 2.0 * calibration.shards, shape.layers * count * shape.neurons * _STATISTIC_BYTES
+    # two float32 numbers per token, context and layer; the stored arrays, and six for the current batch
+    per_sequence, fixed = 4.0 * shape.layers * 2 * count * calibration.length, by_context * (moments + 6)
     if "forward" not in stage.variant:
         per_sequence += case.backward(calibration.length)
         fixed += case.logits(_LOGITS, 3)
-    return _estimate_passes(case, per_sequence=per_sequence, host=groups * (moments + 1), fixed=fixed)
+    return _estimate_passes(case, per_sequence=per_sequence, host=by_context * (moments + 1), fixed=fixed)
 
 
 def _estimate_scores(stage: StageId, case: Case) -> MemoryNeed | None:
-    """Estimate scores; only those of LLM-Pruner run the model, with one batch and one matrix's gradient at a time."""
+    """Estimate scores; only LLM-Pruner's run the model, in one batch and with one matrix's gradient at a time."""
     if stage.metric != "llm_pruner":
         return None
     baselines, shape = case.study.baselines, case.model.shape
     inputs = shape.layers * 2 * shape.hidden * case.width * baselines.taylor_length
     activations = baselines.taylor_samples * (case.backward(baselines.taylor_length) + inputs)
+    # the gradient of a matrix in the model's number type, and two float32 matrices of its size
     gradient = shape.neurons * shape.hidden * (case.width + 2.0 * 4)
     return MemoryNeed(case.weights, fixed=gradient + activations + case.logits(_LOGITS, 3))
 
 
 def _estimate_masks(stage: StageId, case: Case) -> MemoryNeed | None:
-    """Estimate masks; only layer-by-layer methods and plug-ins run the model."""
+    """Estimate masks; only layer-by-layer methods and plug-ins (`foreign`) run the model."""
     method, stream = of_masks(stage.method), case.stream(case.study.calibration.samples)
-    if method.foreign:
+    if method.plugin_runs_model:
         return MemoryNeed(case.weights)
     if method.decision == "sequential":
+        # the inputs and outputs of the current layer, and float32 copies of some activations
         return _estimate_passes(case, host=2 * stream, fixed=8.0 * _WIDENED_ACTIVATIONS[case.gpu])
     return _estimate_least_squares(case, stream, 1.0) if method.layered else None
 
 
 def _estimate_repair_fit(stage: StageId, case: Case) -> MemoryNeed:
+    """Estimate least squares on the kept inputs of every layer, next to the pruned model."""
     study, shape = case.study, case.model.shape
     settings = fit_settings(study, of_masks(stage.method), ":".join(stage.variant))
     # the hidden states of the dense and the pruned model, and the output of one layer's attention
@@ -193,9 +211,14 @@ def _estimate_repair_fit(stage: StageId, case: Case) -> MemoryNeed:
 
 
 def _estimate_least_squares(case: Case, streams: float, share: float, weights: float = 0.0) -> MemoryNeed:
-    """Estimate least squares on a share of a layer's inputs, with `streams` copies of all hidden states."""
+    """Estimate least squares on a share of a layer's inputs.
+
+    `streams` are the bytes of the stored hidden states, and `weights` those of the repaired weights, 0 for masks that
+    are only decided by least squares.
+    """
     hidden, inputs = case.model.shape.hidden, share * max(case.model.shape.neurons, case.model.channels)
-    # moments of the inputs in float64, then a damped copy, its inverse and the weights
+    # moments of the inputs in float64 and the float32 product of a batch; after the batches, the product is freed and
+    # a damped copy, its inverse and the weights are needed
     moments, product = _STATISTIC_BYTES * inputs * inputs, 4 * inputs * inputs
     # the inverse on CUDA needs a second array of the same size
     inverse = (3 if case.gpu else 2) * moments - product + 2 * _STATISTIC_BYTES * inputs * hidden
@@ -218,7 +241,7 @@ def _estimate_learning(stage: StageId, case: Case) -> MemoryNeed:
     """
     study, model, calibration = case.study, case.model, case.study.calibration
     samples, length = calibration.samples, calibration.length
-    # thresholds or gates and masks of four subsets; scales of units, biases
+    # an upper bound for thresholds or gates with masks of four subsets, and for scales of units with biases
     trained, adapters = 2.0 * (model.units + model.shape.layers * model.shape.hidden), 0.0
     name, batch, sequences = "sparsity", study.sparsity.batch, 2 * samples
     is_pruned, is_recovery = stage.kind in ("scales", "recovered"), stage.kind == "recovered"
@@ -233,11 +256,11 @@ def _estimate_learning(stage: StageId, case: Case) -> MemoryNeed:
     activations = case.backward(length, study.retention if is_pruned else 1.0, recomputed=not is_recovery)
     return MemoryNeed(
         weights=case.weights + (case.pruned(stage.method) if is_pruned else 0.0),
-        # the sorted order of all units, from which masks are made
-        fixed=OPTIMIZER * trained + 100.0 * model.units + case.logits(logits, 5),
+        # about 100 bytes a unit for the sorted order of all units, from which masks are built
+        fixed=TRAINED_BYTES * trained + 100.0 * model.units + case.logits(logits, 5),
         per_sequence=activations + adapters * length,
         # the dense model's states, which are kept if memory allows
-        host=OPTIMIZER * trained + (cached if cached <= machine.cache_budget() else 0.0),
+        host=TRAINED_BYTES * trained + (cached if cached <= machine.cache_budget() else 0.0),
         batch=batch,
         setting=f"{name}.batch",
     )
@@ -246,11 +269,11 @@ def _estimate_learning(stage: StageId, case: Case) -> MemoryNeed:
 def _count_lora_factors(case: Case) -> tuple[float, float]:
     """Return the number of all LoRA factors, and the bytes per token that they add to the activations."""
     study, model, shape, settings = case.study, case.model, case.model.shape, case.study.recovery
-    # inputs and outputs of the trained linear maps of a layer, among its seven
+    # sums over the seven linear maps of a layer; those that are trained are counted as an equal share
     share = len(settings.targets) / 7
     inputs = share * (5 * shape.hidden + study.retention * (model.channels + shape.neurons))
     outputs = share * (2 * shape.hidden + study.retention * (model.channels + 2 * model.keys + 2 * shape.neurons))
-    # a map's inputs are stored in float32
+    # inputs of the maps in float32; a float32 model stores them already, except for the outputs of both norms
     copies = 4 * inputs if case.width < 4 else 4 * 2 * shape.hidden
     return shape.layers * settings.rank * (inputs + outputs), shape.layers * copies
 
@@ -274,7 +297,7 @@ def _estimate_evaluation(stage: StageId, case: Case) -> MemoryNeed:
 
 
 def _estimate_speed(_: StageId, case: Case) -> MemoryNeed:
-    """Estimate a speed measurement: two models at a time, each with its key/value cache."""
+    """Estimate a speed measurement: the dense and one pruned model, with the key/value cache of the running model."""
     preset, model = case.study.evaluation.speed, case.model
     batch, tokens = SPEED_TOKENS[("gpu" if case.gpu else "cpu") if preset == "auto" else preset]
     tokens = min(tokens, model.positions)
@@ -285,13 +308,14 @@ def _estimate_speed(_: StageId, case: Case) -> MemoryNeed:
     return MemoryNeed(weights, cache * caches + case.forward(tokens) * batch)
 
 
-def _estimate_weights(stage: StageId, case: Case) -> MemoryNeed:
-    """Estimate work on weights alone: the model in host memory, or the comparison of one layer's neurons."""
+def _estimate_weight_stage(stage: StageId, case: Case) -> MemoryNeed:
+    """Estimate a stage that reads weights alone: the clustering of one layer's neurons, or a pass over all matrices."""
     model, shape = case.model, case.model.shape
     if stage.kind in ("clusters", "partition"):
+        # about six float64 matrices (neurons, modules) of distances, and two float32 copies of the neurons' parameters
         distances = 6.0 * _STATISTIC_BYTES * shape.neurons * max(case.study.modularization.candidates)
         return MemoryNeed(case.weights, fixed=8.0 * shape.neurons * shape.neuron_weights + distances)
-    # the largest matrix is checked with copies in float32
+    # three float32 copies of the largest matrix
     copies = 12.0 * max(model.vocabulary, shape.neurons) * shape.hidden
     return MemoryNeed(case.weights, host=copies + (case.weights if case.gpu else 0.0))
 
@@ -306,10 +330,11 @@ def _estimate_export(stage: StageId, case: Case) -> MemoryNeed:
 
 
 _LOADED = ("sampled", "norms", "size", "shape", "weighed")
+"""kinds of stage that need little more memory than the loaded model"""
 OFFLOADED = ("statistics", "positions", "contexts", "clusters", "partition", *_LOADED)
 """kinds of stage that can run with offload, when the model is larger than memory"""
 _FORMULAS: dict[str, Callable[[StageId, Case], MemoryNeed | None]] = {
-    **dict.fromkeys(("clusters", "partition", *_LOADED), _estimate_weights),
+    **dict.fromkeys(("clusters", "partition", *_LOADED), _estimate_weight_stage),
     **dict.fromkeys(("statistics", "positions"), _estimate_statistics),
     "contexts": _estimate_contexts,
     "context_statistics": _estimate_context_statistics,
@@ -321,4 +346,4 @@ _FORMULAS: dict[str, Callable[[StageId, Case], MemoryNeed | None]] = {
     "speed": _estimate_speed,
     "checkpoint": _estimate_export,
 }
-"""formulas by kind of stage"""
+"""formulas by kind of stage; other kinds do not need the model"""

@@ -1,8 +1,9 @@
-"""The records that runs leave, `<cache>/runs/<run>/run.json`, and the notes of a person beside them.
+"""The records of runs, `<cache>/runs/<run>/run.json`, and the user's notes on them.
 
-A record may be damaged, from another version or made by hand. The fields that a page, a table or a later run relies on
-are checked here; fields may be absent, and fields that nobody reads may be anything. The record of an active
-run has its owner. On this machine, the pid and create time tell if the owner is alive; on another, the run's lock does.
+A record may be damaged, from another version or written by hand. The types of the fields that the program reads are
+checked here. Most of these fields may be absent, and other fields may have any value. The record of an active run names
+its owner, the process that computes it. The number and start time of the process show whether the owner is alive; on
+another machine, the run's lock does.
 """
 
 import os
@@ -16,11 +17,11 @@ from typing import Annotated, Any, ClassVar
 from gprune.jobs import processes
 from gprune.store import Store, explain_errors
 from gprune.store.checksums import Stamp, stamp
-from gprune.study.settings import SOUND
+from gprune.study.settings import VALID_TEXT
 from gprune.system import machine, safe_parsing
 from gprune.system.errors import SettingsError, StoreError, UnreadableError
 from gprune.system.files import is_locked, make_folder, write_json
-from gprune.system.forms import LooseForm, Rule, one_of, shorter, validate_form
+from gprune.system.forms import LooseForm, Rule, max_length, one_of, validate_form
 from gprune.system.safe_parsing import did_you_mean
 
 RECORD = "run.json"
@@ -116,7 +117,7 @@ def read(store: Store, run: str) -> dict[str, Any] | None:
 
 
 def failures(record: dict[str, Any] | None) -> dict[str, str]:
-    """Return the reason why a stage of a run could not be computed, by key; empty without a record."""
+    """Return the reasons why stages of a run could not be computed, by the key of the stage; empty without a record."""
     return {entry["key"]: entry["reason"] for entry in ((record or {}).get("unavailable") or {}).values()}
 
 
@@ -134,7 +135,7 @@ def require_record(store: Store, run: str) -> dict[str, Any]:
         suggestion = did_you_mean(run, (record_file.parent.name for record_file in path.parents[1].glob(f"*/{RECORD}")))
         raise StoreError(
             f"there is no run {safe_parsing.quote(run)}{suggestion} in {store.root}: `python -m gprune runs` "
-            "lists those that are"
+            "lists its runs"
         ) from error
 
 
@@ -169,7 +170,7 @@ def save(store: Store, run: str, values: dict[str, Any]) -> None:
 
 
 def lock_path(root: Path, run: str) -> Path:
-    """Return the lock file of a run, which its owner locks; the lock of a killed process is released at once."""
+    """Return the lock file of a run, which its owner holds; the lock of a killed process is released at once."""
     return root / "locks" / f"{run}.run.lock"
 
 
@@ -180,6 +181,7 @@ def current_state(root: Path, record: dict[str, Any]) -> str:
 
 
 def _is_at_work(root: Path, record: dict[str, Any]) -> bool:
+    """Return True if the process that owns a run is alive."""
     owner = record.get("owner") or {}
     if other_host(record):
         return is_locked(lock_path(root, str(record.get("run"))))
@@ -187,7 +189,7 @@ def _is_at_work(root: Path, record: dict[str, Any]) -> bool:
 
 
 def other_host(record: dict[str, Any]) -> str:
-    """Return the host name of a run on another machine; empty for a run on this machine."""
+    """Return the name of the other machine that computes a run; empty if it is this machine or unknown."""
     host = str((record.get("owner") or {}).get("host") or "")
     return "" if host == processes.host() else host
 
@@ -201,7 +203,7 @@ class RunNotes(LooseForm):
     """The user's notes on a run, in a separate file so that the process of the run never overwrites them."""
 
     WHERE: ClassVar = "a run's "
-    name: Annotated[str, shorter(LONGEST_RUN_NAME), SOUND, Rule("one line", lambda name: "\n" not in name)] = ""
+    name: Annotated[str, max_length(LONGEST_RUN_NAME), VALID_TEXT, Rule("one line", lambda name: "\n" not in name)] = ""
     """display name of the run; empty for the name of its study"""
     hidden: bool = False
     """True if lists of runs leave it out"""
@@ -218,6 +220,7 @@ def read_notes(folder: Path) -> tuple[RunNotes, str]:
 
 @lru_cache(maxsize=1024)
 def _parse_notes(path: Path, _: Stamp) -> tuple[RunNotes, str]:
+    # the stamp is part of the cache key, so changed notes are read again
     try:
         return RunNotes.parse(safe_parsing.json_file(path, f"the file {path}")), ""
     except (SettingsError, UnreadableError) as error:

@@ -1,7 +1,7 @@
-"""Runs and their records, read from the cache for the pages; no other module of the pages reads result files.
+"""Runs and their results, read from the cache for the pages, which read result files only through this module.
 
-Records are shared between sessions and read-only. Every cache in this module has string keys: a store key, which
-identifies the content, or a stamp of the files. Cached values can therefore not become outdated.
+Records are shared between sessions and read-only. The keys of the in-memory caches in this module contain the key of a
+result, which identifies its content, or a stamp of the files. Cached values can therefore not become outdated.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from gprune.system.units import seconds_since_1970
 R = TypeVar("R")
 T = TypeVar("T")
 P = ParamSpec("P")
-_RECORDS = {kind.record.__name__: kind.record for kind in stages.KINDS.values() if kind.record is not None}
+_RECORD_TYPES = {kind.record.__name__: kind.record for kind in stages.KINDS.values() if kind.record is not None}
 
 
 class MissingResultError(StoreError):
@@ -64,11 +64,11 @@ class Run:
     about: runs.RunNotes = runs.RunNotes()
     """the user's notes on the run"""
     complaint: str = ""
-    """reason why the notes cannot be read; empty if they can"""
+    """reason why the notes cannot be read; empty if they can be read"""
 
     @property
-    def cutting(self) -> dict[str, str]:
-        """Return the name of the masks that each pruning method of the study uses, by method."""
+    def masks_of(self) -> dict[str, str]:
+        """Return the name of the masks of each pruning method of the study, by method."""
         methods = (self.graph.methods[name] for name in self.study.methods)
         return {method.name: method.masks for method in methods if method.decision != "none"}
 
@@ -104,12 +104,12 @@ class Run:
 
     @property
     def missing_tasks(self) -> Mapping[str, str]:
-        """Return the reason why a zero-shot task could not be measured, by task."""
+        """Return the reasons why zero-shot tasks could not be measured, by task."""
         return self.record.get("missing_tasks") or {}
 
     @property
     def expected_seconds(self) -> dict[str, float]:
-        """Return the expected seconds of every stage when the run began, by name, in order."""
+        """Return the seconds of every stage as expected when the run began, by name, in order."""
         return self.record.get("expected") or {}
 
     @property
@@ -119,13 +119,13 @@ class Run:
 
     @property
     def stopped_early(self) -> bool:
-        """Return True if the run was set to stop before perplexities, for example after drift."""
+        """Return True if the run was set to end before perplexities, for example after drift."""
         early = self.record.get("until") in stages.UNTIL[: stages.UNTIL.index("perplexity")]
         return early and not self.record.get("result")
 
     @property
     def outdated(self) -> int:
-        """Return the number of the run's results with an older formula or layout, which are not used."""
+        """Return the number of results in the record whose formula or layout has changed since; they are not used."""
         current_stages = stages.stages_by_name(self.graph)
         current_keys = {name: current_stages[name].key if name in current_stages else "" for name in self.stages}
         return sum(entry["key"] != current_keys[name] for name, entry in self.stages.items())
@@ -137,7 +137,7 @@ class Run:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Return the reason why a result is missing from the pack, by stage name."""
+        """Return the reason why the run's pack left out a result, by stage name; empty if it was not unpacked."""
         return dict((self.record.get("packed") or {}).get("left_out") or {})
 
     @property
@@ -152,8 +152,8 @@ class Run:
     def has_result(self, stage: Stage[Any]) -> bool:
         """Return True if a stage's result exists.
 
-        A result that the run itself has computed counts as existing even if it is damaged or lost. Reading it then
-        reports the damage, which a missing part of a page would not.
+        A result that the run itself has computed counts as existing even if it is damaged or lost, because reading it
+        then reports the damage.
         """
         entry = self.stages.get(stage.name)
         is_recorded = entry is not None and entry["key"] == stage.key and stage.name not in self.left_out
@@ -176,15 +176,15 @@ class Run:
         return self.read(stage) if self.has_result(stage) else None
 
     def require(self, value: T | None, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return `value`. Raises MissingResultError for the declared result if `value` is empty."""
+        """Return `value`, which depends on a declared result. Raises MissingResultError if `value` is empty."""
         if not value:
             raise MissingResultError(declare(self.graph, *args, **kwargs).title)
         return value
 
     def read(self, stage: Stage[R]) -> R:
         """Return the record of a stage; for errors see `load`."""
-        kind = stages.KINDS[self._require_result(stage).kind].record
-        return cast(R, record(self.root, stage.kind, stage.key, kind.__name__ if kind else ""))
+        record_type = stages.KINDS[self._require_result(stage).kind].record
+        return cast(R, record(self.root, stage.kind, stage.key, record_type.__name__ if record_type else ""))
 
     def _require_result(self, stage: Stage[R]) -> Stage[R]:
         if not self.has_result(stage):
@@ -192,29 +192,29 @@ class Run:
         return stage
 
     @property
-    def cut(self) -> list[str]:
+    def methods_with_masks(self) -> list[str]:
         """Return the methods whose masks exist, GPrune first."""
-        methods = [name for name, masks in self.cutting.items() if self.has(stages.masks, masks)]
+        methods = [name for name, masks in self.masks_of.items() if self.has(stages.masks, masks)]
         return sorted(methods, key=lambda name: name != "gprune")
 
     @property
-    def masked(self) -> list[str]:
-        """Return the names of existing masks: GPrune's first, controls last."""
-        controls = {name: of_masks(name, self.graph.methods).control for name in self.cutting.values()}
+    def mask_names(self) -> list[str]:
+        """Return the names of the existing masks: GPrune's first, controls last."""
+        controls = {name: of_masks(name, self.graph.methods).control for name in self.masks_of.values()}
         order = sorted(controls, key=lambda name: (name != "gprune", controls[name], name))
         return [name for name in order if self.has(stages.masks, name)]
 
     def masks(self) -> dict[str, records.PruningMasks]:
         """Return the existing masks by name. Raises StoreError if one is damaged."""
-        return {name: self.load(stages.masks, name) for name in self.masked}
+        return {name: self.load(stages.masks, name) for name in self.mask_names}
 
     def agreement(self) -> records.Agreement:
         """Return the existing comparisons of modules. Raises MissingResultError if there is none."""
         comparisons = stages.agreements(self.graph)
-        rows = {name: self.read(stage) for name, stage in comparisons.items() if self.has_result(stage)}
-        if not rows:
+        agreements = {name: self.read(stage) for name, stage in comparisons.items() if self.has_result(stage)}
+        if not agreements:
             raise MissingResultError("module agreement")
-        return records.Agreement.of(rows)
+        return records.Agreement.of(agreements)
 
 
 def root() -> str:
@@ -224,24 +224,25 @@ def root() -> str:
 
 @lru_cache(maxsize=16)
 def _open_store(root: str) -> Store:
-    # cached, because a page asks about a hundred times and resolving a path reads all its parent folders
+    # cached, because a page opens the store about a hundred times, and resolving a path reads all its parent folders
     return Store(Path(root))
 
 
-def record(root: str, stage: str, key: str, kind: str) -> Any:
-    """Return a read-only record of the store, which all sessions share.
+def record(root: str, stage: str, key: str, record_type: str) -> Any:
+    """Return a read-only record of the store, which all sessions share; `record_type` is the name of its class.
 
     The files are checked on every call: a record that another program has changed in place is read again. Without this
     check, access to a memory map of a truncated file would crash the whole app. Raises StoreError if the result is
     absent or damaged.
     """
-    return _load_record(root, stage, key, kind, _open_store(root).stamp(stage, key))
+    return _load_record(root, stage, key, record_type, _open_store(root).stamp(stage, key))
 
 
-# room for four large runs, each with 233 records
+# enough for four large runs, each with 233 records
 @lru_cache(maxsize=1024)
-def _load_record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
-    return _open_store(root).get(stage, key, _RECORDS[kind])
+def _load_record(root: str, stage: str, key: str, record_type: str, _: str) -> Any:
+    # the stamp is part of the cache key, so a changed file is read again
+    return _open_store(root).get(stage, key, _RECORD_TYPES[record_type])
 
 
 @lru_cache(maxsize=1024)
@@ -257,8 +258,8 @@ def _read_run(path: Path, _: Stamp) -> tuple[dict[str, Any], Graph] | str:
 def recorded_graph(record: dict[str, Any], source: str, *, require_inputs: bool = True) -> Graph:
     """Return the stages of a run with the digests in its record; neither model nor texts are read.
 
-    Raises UnreadableError if the study in the record is of another version, or if some digests are missing. A record
-    without any digests is accepted unless `require_inputs` is True.
+    `source` names the record in an error. Raises UnreadableError if the study in the record is of another version, or
+    if some digests are missing. A record without any digests is accepted unless `require_inputs` is True.
     """
     try:
         register_recorded(record)

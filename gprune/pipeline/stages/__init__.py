@@ -3,7 +3,7 @@
     graph = Graph(study, inputs)
     results = Results(store, graph)
     for stage in results.plan("masks"): ...                   # the stages of a run, in order
-    results.get(drift), results.get(scores, "auxiliary")        # records, found by their keys
+    results.get(drift), results.get(scores, "auxiliary")        # records, read by their keys
 
 A function of this package declares each stage. `graph` derives keys and order from the declarations, and `results`
 selects the results that a study needs or a store has. The package imports torch only when a stage is computed.

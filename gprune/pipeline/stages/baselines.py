@@ -38,7 +38,8 @@ def baseline_masks(
 ) -> Stage[PruningMasks]:
     """Declare the masks of a baseline, or of a control without learning.
 
-    `attention` is empty, or has masks under the name `attention` whose key/value groups the baseline adopts.
+    `identity` and `title` are those of the stage. `attention` is empty, or has masks under the name `attention` whose
+    key/value groups the baseline adopts.
     """
     (needs, decide), study = _DECISIONS[method.decision](graph, method), graph.study
     # masks that adopt attention are not shared with other methods
@@ -54,7 +55,7 @@ def baseline_masks(
         # pooled scores are computed here, so their settings belong to this stage
         primary_scoring = scoring(graph, "primary", "flap" if method.decision == "fang" else method.metric)
         settings |= {**primary_scoring.settings, **primary_scoring.head_settings}
-    settings |= study.sparsity.shaped
+    settings |= study.sparsity.width_settings
 
     def make(work: RunContext, shape: ModelShape, **parts: Any) -> PruningMasks:
         from gprune.pruning.allocation.alignment import align_widths
@@ -64,7 +65,7 @@ def baseline_masks(
             masks = align_widths(masks, margins, shape, study.sparsity.alignment)
         return replace(masks, method=name)
 
-    model_inputs = graph.model if method.layered or method.foreign else {}
+    model_inputs = graph.model_digests if method.layered or method.plugin_runs_model else {}
     needs = {"shape": shape(graph), **needs, **attention}
     return graph.stage(identity, title, make, needs=needs, reads=model_inputs, settings=settings)
 
@@ -110,6 +111,7 @@ def _declare_ranking(graph: Graph, method: Method) -> Declared:
 
 
 def _combine_texts(method: Method, scores: list[UnitScores], shape: ModelShape) -> UnitScores:
+    """Return the scores of one text, or those of two texts combined as the method does."""
     from gprune.pruning.scoring import combine_scores
 
     return scores[0] if len(scores) == 1 else combine_scores(method.scoring, scores[0], scores[1], shape)
@@ -119,28 +121,31 @@ def _pool_scores(study: Study, metric: str, needs_by_text: list[Any]) -> UnitSco
     """Return scores from the pooled statistics of both texts."""
     from gprune.pruning.scoring import score
 
-    together = records.pool(needs_by_text[0]["statistics"], needs_by_text[1]["statistics"])
-    return score(metric, together, needs_by_text[0]["norms"], needs_by_text[0]["shape"], study.calibration)
+    pooled = records.pool(needs_by_text[0]["statistics"], needs_by_text[1]["statistics"])
+    return score(metric, pooled, needs_by_text[0]["norms"], needs_by_text[0]["shape"], study.calibration)
 
 
 def _declare_sequential(graph: Graph, _: Method) -> Declared:
+    """Declare the decision of Wanda-sp that scores each layer on the outputs of the pruned layers below it."""
+
     def decide(work: RunContext, shape: ModelShape, norms: WeightNorms, tokens: Tokens) -> Decision:
         from gprune.pruning.allocation import uniform
         from gprune.pruning.allocation.alignment import margin
         from gprune.pruning.calibration import sequential
         from gprune.pruning.scoring import wanda_sp
 
+        # filled by `layer_score`, for the margins
         ffn_scores = np.zeros((shape.layers, shape.neurons))
 
         def layer_score(layer: int, *energies: Any) -> tuple[Array, Array]:
-            pair = wanda_sp.layer_scores(norms, shape, layer, *energies)
-            ffn_scores[layer] = pair[0]
-            return pair
+            neurons, heads = wanda_sp.layer_scores(norms, shape, layer, *energies)
+            ffn_scores[layer] = neurons
+            return neurons, heads
 
         retention, batch = work.study.retention, work.study.calibration.batch
         choose = uniform.layer_decision(layer_score, shape, retention, _find_equal_counts(work.study, shape))
-        units = sequential.prune_layerwise(work.decoder, tokens, batch, choose, work.progress)
-        return uniform.build_masks(shape, *units, retention), margin(ffn_scores, units[0])
+        ffn, heads = sequential.prune_layerwise(work.decoder, tokens, batch, choose, work.progress)
+        return uniform.build_masks(shape, ffn, heads, retention), margin(ffn_scores, ffn)
 
     return {"norms": norms(graph), "tokens": tokens(graph)}, decide
 
@@ -155,6 +160,10 @@ def _decide_fang(
     measured: list[records.ContextStatistics],
     heads: list[Any],
 ) -> Decision:
+    """Return FANG's masks; `measured` are the statistics by context, `heads` the scores of heads, of each text.
+
+    For a pooled method, `heads` are the needs of these scores instead.
+    """
     from gprune.pruning.allocation import fang
     from gprune.pruning.allocation.alignment import margin
     from gprune.pruning.modules.functional_groups import functional_groups, group_profile
@@ -173,13 +182,13 @@ def _decide_fang(
     ]
     combined, equal = _combine_texts(method, scores_by_text, shape), _find_equal_counts(study, shape)
     masks = fang.allocate(combined, groups, together.layer_change, shape, study.retention, equal)
-    # the shared group is always kept
-    stays = groups.labels == groups.labels.max()
-    return masks, np.where(stays, np.inf, margin(combined.ffn, masks.ffn, groups.labels))
+    # the shared group, which has the last label, is always kept
+    is_shared = groups.labels == groups.labels.max()
+    return masks, np.where(is_shared, np.inf, margin(combined.ffn, masks.ffn, groups.labels))
 
 
 def _declare_fang(graph: Graph, method: Method) -> Declared:
-    """Declare the decision of FANG from groups, scores within them and layer changes of the primary text or of both."""
+    """Declare the decision of FANG from functional groups, scores within them, and the change by each layer."""
     pooled, texts = method.scoring == "pooled", scored_on(method)
     heads = [scoring(graph, text, "flap") for text in texts]
     needs = {
@@ -216,7 +225,7 @@ def taylor_tokens(graph: Graph) -> Stage[Tokens]:
         StageId("tokens", (GRADIENT,)),
         "drawing the text of LLM-Pruner",
         make,
-        reads={"text": digest} | graph.tokenizer,
+        reads={"text": digest} | graph.tokenizer_digests,
         settings=sampling | {"cut": "documents"},
     )
 
@@ -238,12 +247,14 @@ def taylor(graph: Graph) -> Stage[UnitScores]:
         f"importance scores of LLM-Pruner on {text_label}",
         make,
         needs={"tokens": taylor_tokens(graph)},
-        reads=graph.model,
+        reads=graph.model_digests,
         settings=settings | {"metric": "llm_pruner"},
     )
 
 
 def _declare_llm_pruner(graph: Graph, _: Method) -> Declared:
+    """Declare the decision of LLM-Pruner, which leaves the first and last layers whole."""
+
     def decide(work: RunContext, shape: ModelShape, scores: UnitScores) -> Decision:
         from gprune.pruning.allocation import llm_pruner
 
@@ -257,11 +268,12 @@ def _compute_margins(scores: Array, mask: Array) -> Array:
     """Return (layers, neurons) margins from scores and mask, infinite in layers that are not pruned."""
     from gprune.pruning.allocation.alignment import margin
 
-    stays = mask.all(axis=1, keepdims=True)
-    return np.where(stays, np.inf, margin(scores, mask))
+    is_unpruned = mask.all(axis=1, keepdims=True)
+    return np.where(is_unpruned, np.inf, margin(scores, mask))
 
 
 def _find_equal_counts(study: Study, shape: ModelShape) -> Counts | None:
+    """Return the number of kept units per layer if all layers get equal widths, else None."""
     if not study.sparsity.equal:
         return None
     return budget.equal_counts(shape, study.retention, study.sparsity.alignment)
@@ -280,8 +292,8 @@ def _declare_removal(graph: Graph, method: Method) -> Declared:
         if method.decision == "osscar":
             choose = osscar.osscar_decision(shape, study.retention, _find_equal_counts(study, shape))
         else:
-            change = slimllm.layer_cosines(work.decoder, tokens, batch, work.progress)
-            choose = slimllm.slimllm_decision(work.decoder, study.retention, change)
+            cosines = slimllm.layer_cosines(work.decoder, tokens, batch, work.progress)
+            choose = slimllm.slimllm_decision(work.decoder, study.retention, cosines)
         walked = remove_layerwise(work.decoder, tokens, batch, choose, method.fit, work.progress)
         masks = uniform.build_masks(shape, walked.ffn, walked.heads, study.retention)
         return masks, _compute_margins(walked.order, walked.ffn)

@@ -20,30 +20,33 @@ from gprune.records import Contexts, ContextStatistics, SampledText, StrongestPo
 @once
 def shape(graph: Graph) -> Stage[records.ModelShape]:
     """Declare the sizes of the model, which determine the units that can be pruned."""
-    return graph.stage(StageId("shape"), "sizes of the model", lambda work: work.decoder.shape, reads=graph.model)
+    reads = graph.model_digests
+    return graph.stage(StageId("shape"), "sizes of the model", lambda work: work.decoder.shape, reads=reads)
 
 
 @once
 def size(graph: Graph) -> Stage[records.ModelSize]:
     """Declare the counts of the model's parameters and biases."""
-    return graph.stage(StageId("size"), "parameters of the model", lambda work: work.decoder.size, reads=graph.model)
+    reads = graph.model_digests
+    return graph.stage(StageId("size"), "parameters of the model", lambda work: work.decoder.size, reads=reads)
 
 
 @once
 def norms(graph: Graph) -> Stage[records.WeightNorms]:
     """Declare the weight norms that the scores need."""
-    return graph.stage(StageId("norms"), "weight norms", lambda work: work.decoder.weight_norms(), reads=graph.model)
+    reads = graph.model_digests
+    return graph.stage(StageId("norms"), "weight norms", lambda work: work.decoder.weight_norms(), reads=reads)
 
 
 @once
 def sampled_text(graph: Graph, text: str, *, held_out: bool = False) -> Stage[SampledText]:
-    """Declare a text sampled from the dense model, by calibration role or evaluation text name.
+    """Declare a text sampled from the dense model; `text` is a calibration role, or the name of an evaluation text.
 
-    With `held_out`, it has other documents of a calibration text, for a choice between models.
+    With `held_out`, it has other documents than the calibration text, for a choice between models.
     """
-    calibration = text in (*roles(graph.study), SAMPLED, FRESH)
-    name = text_of(graph.study, text) if calibration else text
-    role: Role = "held_out" if held_out else "calibration" if calibration else "evaluation"
+    is_calibration = text in (*roles(graph.study), SAMPLED, FRESH)
+    name = text_of(graph.study, text) if is_calibration else text
+    role: Role = "held_out" if held_out else "calibration" if is_calibration else "evaluation"
     recipe = recipe_of(graph.study, name, role)
 
     def make(work: RunContext) -> SampledText:
@@ -51,27 +54,28 @@ def sampled_text(graph: Graph, text: str, *, held_out: bool = False) -> Stage[Sa
 
         return sample(work.decoder, recipe, name, work.progress)
 
-    index = None if calibration else graph.study.evaluation.texts.index(text)
+    index = None if is_calibration else graph.study.evaluation.texts.index(text)
     text_label = f"text {graph.letters[text]}" if index is None else f"evaluation text {index + 1}"
-    variant, method = ("held_out",) if held_out else (), "" if calibration else "evaluation"
+    variant, method = ("held_out",) if held_out else (), "" if is_calibration else "evaluation"
     return graph.stage(
         StageId("sampled", (text,), method=method, variant=variant, item=index),
         f"{text_label}{', held out' if held_out else ''}, written by the model",
         make,
-        reads=graph.model | graph.tokenizer,
+        reads=graph.model_digests | graph.tokenizer_digests,
         settings=asdict(recipe),
     )
 
 
 @once
 def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
-    """Declare the calibration set of a role: primary, auxiliary, substitute or sampled."""
+    """Declare the calibration set of a text, by role: primary, auxiliary, substitute or sampled."""
     return _draw_tokens(graph, text, graph.study.calibration.samples)
 
 
 @once
 def held_out(graph: Graph, text: str) -> Stage[Tokens]:
     """Declare sequences of a text, by role, that are not in any calibration set."""
+    # sequences of A, B or C follow those of its calibration set; the other texts are for choosing only
     skipped = graph.study.calibration.samples if text in ROLES else 0
     return _draw_tokens(graph, text, graph.study.choice.sequences, skipped)
 
@@ -97,27 +101,28 @@ def _draw_tokens(graph: Graph, text: str, samples: int, after: int | None = None
         f"drawing {'held-out sequences of' if is_held_out else 'calibration'} text {graph.letters[text]}",
         make,
         needs={"sampled": sampled_text(graph, text, held_out=is_held_out)} if is_generated else {},
-        reads={"text": digest} | graph.tokenizer,
+        reads={"text": digest} | graph.tokenizer_digests,
         settings=sampling | ({"after": 0 if is_generated else after} if is_held_out else {}),
     )
 
 
 @once
 def statistics(graph: Graph, text: str = "primary", metric: str = "") -> Stage[records.ActivationStatistics]:
-    """Declare the statistics of a calibration set, which serve the study's metric and `metric`.
+    """Declare the activation statistics of a calibration set for the study's metric and, if not empty, `metric`.
 
-    The recursion of FLAP's released code is stored with the moments if one of the metrics needs it.
+    FLAP's released recursion is stored with the moments if one of the metrics needs it.
     """
     settings = graph.study.calibration
     released = settings.flap_variant == "released" and "flap" in (graph.study.metric, metric)
-    variant, count = replace(settings, flap_variant="released" if released else "paper"), settings.positions
+    collect_settings, count = replace(settings, flap_variant="released" if released else "paper"), settings.positions
 
     def make(work: RunContext, tokens: Tokens) -> records.ActivationStatistics:
         from gprune.pruning.calibration import collect, track_strongest
 
+        # the same pass also finds the strongest positions, if their own stage has yet to be computed
         key = positions(graph, text).key if count else ""
         strongest = track_strongest(work.decoder, tokens, count) if key in work.missing else None
-        moments = collect(work.decoder, tokens, variant, work.progress, strongest)
+        moments = collect(work.decoder, tokens, collect_settings, work.progress, strongest)
         if strongest is not None:
             work.keep(key, strongest.result(tokens))
         return moments
@@ -127,16 +132,16 @@ def statistics(graph: Graph, text: str = "primary", metric: str = "") -> Stage[r
         f"activation statistics on {graph.letters[text]}" + ", as FLAP's code takes them" * released,
         make,
         needs={"tokens": tokens(graph, text)},
-        reads=graph.model,
+        reads=graph.model_digests,
         settings={"shards": settings.shards, "released": released},
     )
 
 
 @once
 def positions(graph: Graph, text: str = "primary") -> Stage[StrongestPositions]:
-    """Declare the positions of each FFN neuron's strongest activations, which are computed with the statistics.
+    """Declare the positions of each FFN neuron's strongest activations, which the pass of the statistics also computes.
 
-    If the statistics already exist, this needs its own pass of the model.
+    If the statistics exist already, this stage runs a separate pass of the model.
     """
     settings = graph.study.calibration
 
@@ -150,18 +155,21 @@ def positions(graph: Graph, text: str = "primary") -> Stage[StrongestPositions]:
         f"strongest positions on {graph.letters[text]}",
         make,
         needs={"tokens": tokens(graph, text)},
-        reads=graph.model,
+        reads=graph.model_digests,
         settings={"count": settings.positions},
     )
 
 
 @once
 def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> Stage[Contexts]:
-    """Declare context clusters from a sample of a calibration set (base metric twFLAP, FANG)."""
+    """Declare the context clusters that token-weighted FLAP and FANG use, from a sample of a calibration set.
+
+    With `other_seed`, here and below, the seed is the study's plus one.
+    """
     study = graph.study
     seed = study.seed + other_seed
     # the default clustering is not part of the key, so that older keys stay valid
-    plain = ("clustering",) if study.contexts.clustering == "balanced" else ()
+    default = ("clustering",) if study.contexts.clustering == "balanced" else ()
 
     def make(work: RunContext, tokens: Tokens) -> Contexts:
         from gprune.pruning.calibration.contexts import fit_contexts
@@ -173,8 +181,8 @@ def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -
         f"contexts of {graph.letters[text]}{seed_suffix(other_seed)}",
         make,
         needs={"tokens": tokens(graph, text)},
-        reads=graph.model,
-        settings=settings_of(study.contexts, without=("temperature", "module_profile", *plain)) | {"seed": seed},
+        reads=graph.model_digests,
+        settings=settings_of(study.contexts, without=("temperature", "module_profile", *default)) | {"seed": seed},
     )
 
 
@@ -182,7 +190,7 @@ def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -
 def context_statistics(
     graph: Graph, text: str = "primary", made_on: str = "primary", *, gradient: bool, other_seed: bool = False
 ) -> Stage[ContextStatistics]:
-    """Declare statistics of a calibration set under the contexts of the text `made_on`.
+    """Declare statistics of a calibration set by the contexts of the text `made_on`.
 
     With `gradient`, a backward pass also measures the affinity of neurons and contexts.
     """
@@ -207,23 +215,23 @@ def context_statistics(
             work.keep(control.key, controls[0])
         return statistics
 
-    under = "" if made_on == text else f" under the contexts of {graph.letters[made_on]}"
-    made_of = (text,) if made_on == "primary" else (text, made_on)
+    context_label = "" if made_on == text else f" under the contexts of {graph.letters[made_on]}"
+    text_roles = (text,) if made_on == "primary" else (text, made_on)
     variant = (() if gradient else ("forward",)) + seed_variant(other_seed)
     return graph.stage(
-        StageId("context_statistics", made_of, variant=variant),
-        f"statistics by context on {graph.letters[text]}{under}{seed_suffix(other_seed)}"
+        StageId("context_statistics", text_roles, variant=variant),
+        f"statistics by context on {graph.letters[text]}{context_label}{seed_suffix(other_seed)}"
         + ", without gradients" * (not gradient),
         make,
         needs={"tokens": tokens(graph, text), "contexts": contexts(graph, made_on, other_seed=other_seed)},
-        reads=graph.model,
+        reads=graph.model_digests,
         settings={"shards": settings.shards, "gradient": gradient},
     )
 
 
 @once
 def groups(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> Stage[records.Partition]:
-    """Declare FANG's functional groups of one text (section 4, baselines), with the seed of its contexts."""
+    """Declare FANG's functional groups of neurons on one text (section 4, baselines), from its contexts."""
     grouping = graph.study.baselines.fang_grouping
 
     def make(_: Any, measured: ContextStatistics) -> records.Partition:
@@ -257,7 +265,7 @@ def components(graph: Graph, layer: int) -> Stage[records.Components]:
         StageId("components", variant=(f"layer{layer}",)),
         f"principal components of the parameters of layer {layer}",
         make,
-        reads=graph.model,
+        reads=graph.model_digests,
         settings={"layer": layer, "most": neuron_embedding.MOST_COMPONENTS},
     )
 
@@ -285,10 +293,10 @@ def neuron_map(graph: Graph, layer: int, basis: str, texts: tuple[str, ...] = ()
     needs: dict[str, Any] = {"reduced": components(graph, layer)}
     if basis == neuron_embedding.BEHAVIOUR:
         needs = {"measured": [statistics(graph, text) for text in texts]}
-    by_what = basis if not texts else f"{basis} on {', '.join(graph.letters[text] for text in texts)}"
+    basis_label = basis if not texts else f"{basis} on {', '.join(graph.letters[text] for text in texts)}"
     return graph.stage(
         StageId("map", texts, method=basis, variant=(f"layer{layer}",)),
-        f"UMAP of layer {layer} by {by_what}",
+        f"UMAP of layer {layer} by {basis_label}",
         make,
         needs=needs,
         settings={"layer": layer, "basis": basis, "seed": seed, **neuron_embedding.SETTINGS},
@@ -296,12 +304,15 @@ def neuron_map(graph: Graph, layer: int, basis: str, texts: tuple[str, ...] = ()
 
 
 def mapped_texts(graph: Graph, has: Callable[[Stage[Any]], bool]) -> tuple[str, ...]:
-    """Return the roles of the texts with statistics, from which neuron behaviour is built."""
+    """Return the roles of the texts with statistics, by which a neuron map can describe behaviour.
+
+    `has` returns True if the result of a stage exists.
+    """
     return tuple(role for role in ROLES if getattr(graph.study, role) and has(statistics(graph, role)))
 
 
 def seed_variant(other_seed: bool) -> tuple[str, ...]:
-    """Return the variant of a stage's identity for another seed."""
+    """Return the part of a stage's identity that marks another seed; empty for the study's seed."""
     return ("other_seed",) if other_seed else ()
 
 

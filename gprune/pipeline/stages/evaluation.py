@@ -1,6 +1,6 @@
 """Stages that measure every method: text overlap, perplexity, zero-shot accuracy and speed (section 4).
 
-The pass that measures an accuracy also yields its answers. They are a separate result, and no other key depends on it.
+The pass that measures an accuracy also yields the answers. They are a separate result, on which no other key depends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @once
 def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
-    """Declare the share of an evaluation text's token runs that occur in the calibration sets of A and B."""
+    """Declare the share of an evaluation text's token runs that occur in the sequences of A, B and a check text."""
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
 
     def make(work: RunContext, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
@@ -43,7 +43,7 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
         f"overlap of text {index + 1} with A and B",
         make,
         needs={"calibration": calibration, **_sampled_text_needs(graph, text)},
-        reads={"text": graph.inputs.evaluation[text]} | graph.tokenizer,
+        reads={"text": graph.inputs.evaluation[text]} | graph.tokenizer_digests,
         settings={"length": evaluation.length, "windows": evaluation.windows},
     )
 
@@ -61,6 +61,7 @@ def recovered_perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexi
 
 
 def _declare_perplexity(graph: Graph, kind: str, method: str, text: str, needs: Mapping[str, Any]) -> Stage[Perplexity]:
+    """Declare a perplexity; `kind` tells if it is before or after recovery, and `needs` are those of the model."""
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
     name, suffix = (method, "") if kind == "perplexity" else (f"{method}_recovered", " after recovery")
 
@@ -68,7 +69,7 @@ def _declare_perplexity(graph: Graph, kind: str, method: str, text: str, needs: 
         from gprune.evaluation import perplexity as measurement
 
         # build the model first, so that a method that fails does not wait for a text
-        model = work.get_model(name, pruned_model(graph, method, **parts))
+        model = work.live_model(name, pruned_model(graph, method, **parts))
         return measurement.perplexity(model, _read_token_stream(work, text, sampled), text, evaluation, work.progress)
 
     return graph.stage(
@@ -76,16 +77,18 @@ def _declare_perplexity(graph: Graph, kind: str, method: str, text: str, needs: 
         f"perplexity of {METHODS[method].label}{suffix}, text {index + 1}",
         make,
         needs={**needs, **_sampled_text_needs(graph, text)},
-        reads=graph.model | {"text": graph.inputs.evaluation[text]} | graph.tokenizer,
+        reads=graph.model_digests | {"text": graph.inputs.evaluation[text]} | graph.tokenizer_digests,
         settings={"preset": evaluation.preset, "windows": evaluation.windows},
     )
 
 
 def _sampled_text_needs(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:
+    """Return the need for an evaluation text that the model writes; empty for other texts."""
     return {"sampled": sampled_text(graph, text)} if texts.is_sampled(text) else {}
 
 
 def _read_token_stream(work: RunContext, text: str, sampled: SampledText | None) -> Array:
+    """Return the token stream of an evaluation text, from the record `sampled` if the model wrote it."""
     return work.stream(text) if sampled is None else sampled.ids.ravel()
 
 
@@ -109,8 +112,8 @@ def speed(graph: Graph) -> Stage[Throughput]:
         device_facts = {"device": str(decoder.device), "dtype": work.inputs.precision}
         speed_settings = measurement.with_changes(speed_settings, **device_facts, **fitting)
         work.release_model()
-        cuts = {name: partial(work.prune, pruned_model(graph, name, **parts)) for name, parts in models.items()}
-        rows = measurement.measure(cuts, speed_settings, work.progress)
+        builders = {name: partial(work.prune, pruned_model(graph, name, **parts)) for name, parts in models.items()}
+        rows = measurement.measure(builders, speed_settings, work.progress)
         return Throughput(
             speed_settings.describe(), measurement.describe_device(decoder.device), tuple(asdict(row) for row in rows)
         )
@@ -120,7 +123,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
         "measuring tokens per second",
         make,
         needs={"models": {name: parts for name, parts in needs.items() if not graph.failure(*every_need(parts))}},
-        reads=graph.model,
+        reads=graph.model_digests,
         settings={"preset": study.evaluation.speed, "machine": graph.inputs.machine, "order": list(study.methods)},
     )
 
@@ -131,21 +134,21 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
 
     def make(work: RunContext, **parts: Any) -> Accuracy:
         try:
-            answered = _answer_task(graph, work, method, task, parts)
+            result = _answer_task(graph, work, method, task, parts)
         except TaskError as error:
             # record the failure, because the answers stage would fail on the same questions
             graph.record_failure(answers(graph, method, task), safe_parsing.sentence(error))
             raise
-        work.keep(answers(graph, method, task).key, answered.answers)
-        work.keep(questions(graph, task).key, answered.questions)
-        return answered.accuracy
+        work.keep(answers(graph, method, task).key, result.answers)
+        work.keep(questions(graph, task).key, result.questions)
+        return result.accuracy
 
     return _declare_question_stage(graph, "accuracy", method, task, make)
 
 
 @once
 def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
-    """Declare the likelihood of every option of a task's questions, which is computed with the accuracy."""
+    """Declare a method's likelihood of every option of a task's questions, which the accuracy's pass also computes."""
 
     def make(work: RunContext, **parts: Any) -> Answers:
         return _answer_task(graph, work, method, task, parts).answers
@@ -154,21 +157,23 @@ def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
 
 
 def _declare_question_stage(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage[Any]:
+    """Declare a result, accuracy or answers, of a method on a task."""
     index = graph.study.evaluation.tasks.index(task)
     return graph.stage(
         StageId(kind, method=method, item=index),
         f"{kind} of {METHODS[method].label}, task {index + 1}",
         make,
         needs=model_inputs(graph, method),
-        reads=graph.model | {"task": graph.inputs.tasks[task]} | graph.tokenizer,
+        reads=graph.model_digests | {"task": graph.inputs.tasks[task]} | graph.tokenizer_digests,
         settings=_task_protocol(graph),
     )
 
 
 def _answer_task(graph: Graph, work: RunContext, method: str, task: str, parts: dict[str, Any]) -> TaskResult:
+    """Return accuracy, answers and questions of a task; `parts` are the records of the method's `model_inputs`."""
     from gprune.evaluation.accuracy import measure_tasks
 
-    settings, model = work.study.evaluation, work.get_model(method, pruned_model(graph, method, **parts))
+    settings, model = work.study.evaluation, work.live_model(method, pruned_model(graph, method, **parts))
     try:
         return measure_tasks(model, work.tokenizer, task, settings, work.progress)
     except (CorpusError, SettingsError, NumericsError) as error:
@@ -198,6 +203,7 @@ def questions(graph: Graph, task: str) -> Stage[Questions]:
 
 
 def _task_protocol(graph: Graph) -> dict[str, Any]:
+    """Return the settings on which the questions of every task and their scores depend."""
     evaluation = graph.study.evaluation
     examples = {} if evaluation.few_shot is None else {"few_shot": evaluation.few_shot}
     return {"limit": evaluation.limit, "scoring": graph.inputs.scoring} | examples

@@ -50,7 +50,7 @@ class Kind:
     on_pages: bool = True
     """whether a page reads it; the other kinds are intermediate results"""
     on_demand: bool = False
-    """whether it is only computed on demand and not by a run"""
+    """whether it is only computed on demand, not by a run"""
 
 
 KINDS: dict[str, Kind] = {
@@ -100,17 +100,18 @@ FORMAT = 2
 LEARNING = ("learning", "gates")
 """the kinds of stage that learn step by step"""
 _TRAINED = (*LEARNING, "scales", "recovered")
+"""the kinds of stage that train parameters"""
 
 
 def content_key(kind: str, settings: Mapping[str, Any], needs: Mapping[str, str]) -> str:
-    """Return the key of a result, 32 hexadecimal digits; `needs` are keys and digests by name."""
+    """Return the key of a result, 32 hexadecimal digits; `needs` are the keys of needs and digests, by name."""
     content = {"format": FORMAT, "kind": kind, "version": KINDS[kind].version, "settings": settings, "needs": needs}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
 def settings_of(section: object, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a section of the settings as plain values, without the fields in `without`."""
+    """Return a section of the study's settings as plain values by name, without the fields in `without`."""
     return {f.name: getattr(section, f.name) for f in fields(section) if f.name not in without}  # type: ignore[arg-type]
 
 
@@ -121,7 +122,7 @@ class StageId:
     kind: str
     """one of KINDS"""
     texts: tuple[str, ...] = ()
-    """roles of its texts; empty for the study's A and B, and for a result without a text"""
+    """roles of its calibration texts; empty for the study's A and B, and for a result without such a text"""
     metric: str = ""
     """importance metric; empty for the study's metric"""
     method: str = ""
@@ -134,12 +135,12 @@ class StageId:
     @property
     def has_backward(self) -> bool:
         """Return True if the stage runs backward passes, which rule out offload."""
-        affinity = self.kind == "context_statistics" and "forward" not in self.variant
-        return affinity or self.kind in _TRAINED or (self.kind, self.metric) == ("scores", "llm_pruner")
+        has_gradient = self.kind == "context_statistics" and "forward" not in self.variant
+        return has_gradient or self.kind in _TRAINED or (self.kind, self.metric) == ("scores", "llm_pruner")
 
     @property
     def name(self) -> str:
-        """Name in run.json, events and logs; no code parses it."""
+        """Name in run.json, events and logs; only its kind is parsed (`pipeline.eta`)."""
         if self.item is not None:
             return ".".join(filter(None, (self.kind, self.method, str(self.item))))
         return "_".join(filter(None, (self.kind, self.metric, self.method, *self.texts, *self.variant)))
@@ -147,7 +148,7 @@ class StageId:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage(Generic[R]):
-    """A handle of one result: it has the key and the needs of the result, but no data."""
+    """The declaration of one result: it has the key and the needs of the result, but no data."""
 
     id: StageId
     title: str
@@ -163,7 +164,7 @@ class Stage(Generic[R]):
 
     @property
     def kind(self) -> str:
-        """Return the folder of the store that holds its results."""
+        """Return the kind of the result, which is also the folder of the store with such results."""
         return self.id.kind
 
     @property
@@ -201,7 +202,7 @@ class Graph:
         """Bind a study to digests of its inputs; nothing is loaded.
 
         Without digests, stages have names and titles, but no keys. `letters` are the names of the texts in titles, by
-        role. `failures` are the reasons of stages that a run could not compute, by key.
+        role. `failures` are the reasons why a run could not compute some stages, by their keys.
         """
         self.study, self.letters, self.failures = study, letters, dict(failures or {})
         self.has_inputs = inputs is not None
@@ -214,7 +215,7 @@ class Graph:
         self._stages: dict[StageId, Stage[Any]] = {}
         self._names: dict[str, StageId] = {}
         self.declarations: dict[Any, Any] = {}
-        """cached declarations of stages, see `once`"""
+        """results of declaring functions by function and arguments, see `once`"""
         self.lock = threading.RLock()
         """held during a declaration, because the pages of several users share the graph of a run"""
 
@@ -224,7 +225,7 @@ class Graph:
             raise StoreError("the run has no digests of its inputs: run the study again, finished stages are kept")
 
     def record_failure(self, stage: Stage[Any], reason: str) -> None:
-        """Record that a stage cannot be computed; stages that are declared later do without it."""
+        """Record that a stage cannot be computed; stages that are declared later omit it if they need it optionally."""
         with self.lock:
             self.failures[stage.key] = reason
             self.declarations.clear()
@@ -248,10 +249,11 @@ class Graph:
         reads: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Stage[Any]:
-        """Return the stage of an identity; equal keys return the same object.
+        """Declare a stage; another declaration with the same identity and key returns the same object.
 
-        `title` describes the stage, and `make` computes it (see Stage). `needs` are the stages whose records it uses,
-        `reads` the digests of its inputs, and `settings` the settings that it depends on.
+        `title` describes the computation, and `make` computes the record (see Stage). `needs` are the stages whose
+        records `make` receives, by parameter. `reads` are digests of inputs and `settings` are values; both only enter
+        the key.
         """
         with self.lock:
             stage = self._stages.get(identity)
@@ -266,38 +268,41 @@ class Graph:
             return stage
 
     def part(self, stage: Stage[R], settings: Mapping[str, Any], needs: Mapping[str, Any]) -> FieldSubset[R]:
-        """Return a need for some fields of a record, with the settings and needs that change these fields."""
+        """Return a need for some fields of a record; `settings` and `needs` are those that change these fields."""
         return FieldSubset(stage, self._key(stage.kind, settings, needs, {}))
 
     def _key(self, kind: str, settings: Mapping[str, Any], needs: Mapping[str, Any], reads: Mapping[str, str]) -> str:
+        """Return the key of a result, or an empty string if the digests of the inputs are unknown."""
         keys = {name: need.key for name, need in _flatten_needs(needs)} | dict(reads)
         return content_key(kind, settings, keys) if self.has_inputs else ""
 
     def declared_stages(self) -> tuple[Stage[Any], ...]:
-        """Return the last declaration of every declared stage."""
+        """Return every stage that was declared, with its last key."""
         return tuple(self._stages.values())
 
     @property
-    def model(self) -> dict[str, str]:
-        """Return the digests that every stage reads that runs the dense model."""
+    def model_digests(self) -> dict[str, str]:
+        """Return the digests on which the key of every stage that reads the dense model depends."""
         return {"model": self.inputs.model, "precision": self.inputs.precision}
 
     @property
-    def tokenizer(self) -> dict[str, str]:
-        """Return the digests that every stage reads that tokenizes a text; they include the tokenizer libraries."""
+    def tokenizer_digests(self) -> dict[str, str]:
+        """Return the digests on which the key of every stage that tokenizes a text depends.
+
+        They are those of the tokenizer's files and, if recorded, of the tokenizer libraries.
+        """
         libraries = self.inputs.tokenizing
         return {"tokenizer": self.inputs.tokenizer} | ({"libraries": libraries} if libraries else {})
 
     @property
     def origin(self) -> dict[str, Any]:
-        """Return the origin of a pruned model for ``pruning.json``."""
-        study = self.study
-        facts = {"source": study.model, "fingerprint": self.inputs.model, "run": run_name(study)}
-        return facts | {"study": study.to_dict()}
+        """Return the dense model, run and study of a pruned model, for its ``pruning.json``."""
+        values = {"source": self.study.model, "fingerprint": self.inputs.model, "run": run_name(self.study)}
+        return values | {"study": self.study.to_dict()}
 
 
 def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Graph, P], R]:
-    """Cache a declaration by graph and arguments."""
+    """Decorate a function that declares stages, so that each graph calls it once per arguments."""
 
     @wraps(declare)
     def declare_once(graph: Graph, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -305,13 +310,14 @@ def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Gr
         with graph.lock:
             if call not in graph.declarations:
                 graph.declarations[call] = declare(graph, *args, **kwargs)
-            declared: R = graph.declarations[call]
-        return declared
+            declaration: R = graph.declarations[call]
+        return declaration
 
     return declare_once
 
 
 def _flatten_needs(needs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Need]]:
+    """Yield every need in nested mappings and lists with its path, such as texts.0."""
     for name, need in needs.items():
         if isinstance(need, Stage | FieldSubset):
             yield prefix + name, need
@@ -321,7 +327,7 @@ def _flatten_needs(needs: Mapping[str, Any], prefix: str = "") -> Iterator[tuple
 
 
 def every_need(needs: Mapping[str, Any]) -> tuple[Stage[Any], ...]:
-    """Return the stages of some needs, in their order."""
+    """Return the stages in a mapping of needs, which may contain lists and mappings, in order."""
     return tuple(need.stage for _, need in _flatten_needs(needs))
 
 

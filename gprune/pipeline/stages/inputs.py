@@ -1,6 +1,6 @@
-"""Digests of a study's inputs: its model, texts and tasks, and the machine that it measures.
+"""Digests of a study's inputs: its model, texts and tasks, and the machine whose speed it measures.
 
-Besides the study, the key of a result depends on nothing else. No model is loaded.
+The key of a result depends only on these digests and the study. No model is loaded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GRADIENT = "gradient"
 SAMPLED = "sampled"
 """the role of the text that the model writes, which only repairs and recovery read"""
 FRESH, CHECK = "fresh", "check"
-"""roles of the texts for choosing: texts that the model writes with another seed, or one text that the user names"""
+"""roles of the text for choosing: a text that the model writes with another seed, or one that the user names"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Inputs:
     precision: str
     """float32, bfloat16 or float16, as resolved on this machine"""
     calibration: dict[str, str]
-    """content of the calibration texts, by role: primary, auxiliary, substitute, gradient"""
+    """content of the calibration texts, by role (see `roles`)"""
     evaluation: dict[str, str]
     """content of the evaluation texts, by their name in the study"""
     tasks: dict[str, str] = field(default_factory=dict)
@@ -69,6 +69,7 @@ class Inputs:
 def roles(study: Study) -> dict[str, str]:
     """Return the calibration texts of a study, by role."""
     extra_texts = {GRADIENT: study.baselines.taylor_text} if "llm_pruner" in study.involved else {}
+    # roles of the texts that repairs, scales and recovery read
     used = [*study.recovery.roles, *(role for repair in fitted_repairs(study) for role in repair.roles)]
     used += study.scales.roles if study.scales_units else ()
     if SAMPLED in used:
@@ -79,13 +80,13 @@ def roles(study: Study) -> dict[str, str]:
 
 
 def text_of(study: Study, role: str) -> str:
-    """Return the text of a study for a role, even if no stage reads it, because pages may need it."""
+    """Return the text of a study for a role, even if no stage of the study reads it, because pages may."""
     extra_texts = {SAMPLED: study.repair.sampled, FRESH: study.choice.fresh, CHECK: study.choice.check_text}
     return roles(study).get(role) or extra_texts[role]
 
 
 def fitted_repairs(study: Study) -> list[RepairSettings]:
-    """Return the repairs that are fitted to texts: the study's repair, and its candidate repairs."""
+    """Return the repairs that are fitted to texts: that of the study, if all methods share one, and candidates."""
     repairs = [] if study.repair.base in ("own", "none", "auto") else [study.repair]
     return repairs + [with_word(study.repair, repair_spec) for repair_spec in study.choice.repairs if study.chooses]
 
@@ -127,8 +128,8 @@ def require_prunable(study: Study, folder: Path) -> Path:
 
     layout = require_loadable(folder)
     families.require_retention(identity.configuration(folder), study.retention)
-    fits = study.chooses or study.repair.base not in ("own", "none", "bias")
-    if fits and layout.normalised and study.repair.target == "residual_stream":
+    fits_weights = study.chooses or study.repair.base not in ("own", "none", "bias")
+    if fits_weights and layout.normalised and study.repair.target == "residual_stream":
         raise SettingsError(
             f"repair.target is 'residual_stream', but {layout.label} normalises the output of a block before it "
             "is added to the stream: set repair.target=dense_inputs"
@@ -138,12 +139,13 @@ def require_prunable(study: Study, folder: Path) -> Path:
 
 def is_local(model: str) -> bool:
     """Return True if `model` names a local model, not a model of the hub."""
-    bundled = model == "demo" or sources.is_random(model)
-    return bundled or model[0] in "./~" or model.count("/") != 1 or Path(identity.resolve(model)).exists()
+    is_bundled = model == "demo" or sources.is_random(model)
+    # a name on the hub has exactly one slash: owner/name
+    return is_bundled or model[0] in "./~" or model.count("/") != 1 or Path(identity.resolve(model)).exists()
 
 
 def describe_texts(study: Study) -> None:
-    """Check that every text of a study exists; nothing is downloaded.
+    """Check that every text of a study exists, and that a text for choosing is independent; nothing is downloaded.
 
     Raises CorpusError if a text cannot be used, SettingsError if a text for choosing is also used for fits or
     evaluation.
@@ -170,14 +172,14 @@ def read_inputs(
     folder = require_prunable(study, identity.locate(study.model, download=download))
     if study.offload:
         identity.require_offloadable(folder)
-    texts, memory, cache = roles(study), *_cache_folders(store)
+    texts, digest_folder, text_folder = roles(study), *_cache_folders(store)
     _require_independent_choice(study)
     if download:
         for role, text in texts.items():
-            corpora.prepare(text, "calibration", tokens_read(study, role), cache)
+            corpora.prepare(text, "calibration", tokens_read(study, role), text_folder)
         for text in study.evaluation.texts:
-            corpora.prepare(text, "evaluation", tokens_read(study, "evaluation"), cache)
-    model = identity.fingerprint(study.model, memory, machine.card(study.device))
+            corpora.prepare(text, "evaluation", tokens_read(study, "evaluation"), text_folder)
+    model = identity.fingerprint(study.model, digest_folder, machine.card(study.device))
     precision = precision_of(study)
     content = partial(content_of, study, model, precision, store=store)
     calibration = {role: content(text, role) for role, text in texts.items()}
@@ -199,7 +201,7 @@ def read_inputs(
 
 
 def _cache_folders(store: Store | None) -> tuple[Path | None, Path | None]:
-    """Return the folders of digests and of texts."""
+    """Return a store's folders of digests and of texts; None for the default ones."""
     return (store.digests, store.texts) if store else (None, None)
 
 
@@ -209,7 +211,10 @@ def plugin_records(study: Study) -> dict[str, dict[str, str]]:
 
 
 def recipe_of(study: Study, text: str, role: Role) -> corpora.Recipe:
-    """Return the sampling settings of a text that the model writes."""
+    """Return the sampling settings of a text that the model writes: options in its name, and sizes from the study.
+
+    `role` is calibration, evaluation, or held_out for the text for choosing.
+    """
     calibration, evaluation = study.calibration, study.evaluation
     if role == "held_out":
         return corpora.recipe(text, role, study.choice.sequences, calibration.length)
@@ -221,7 +226,7 @@ def recipe_of(study: Study, text: str, role: Role) -> corpora.Recipe:
 def tokens_read(study: Study, role: str) -> int | None:
     """Return the number of tokens to read from a hub text; None to read all.
 
-    `role` is a calibration role, or evaluation.
+    `role` is the role of a calibration text (see `roles`), or evaluation.
     """
     if role == "evaluation":
         return study.evaluation.tokens
@@ -236,15 +241,15 @@ def content_of(study: Study, model: str, precision: str, text: str, role: str, *
     """Return the digest of a text's content or, if the model writes the text, of the model and sampling settings.
 
     The study determines the size of a sampled text, and how much of a hub text is read. `model` is the digest of the
-    model folder, `precision` its number type, and `role` a calibration role, or evaluation; for `store` see
+    model folder, `precision` the number type, and `role` that of a calibration text, or evaluation; for `store` see
     `read_inputs`. Raises CorpusError if the text cannot be read.
     """
-    used: Literal["calibration", "evaluation"] = "evaluation" if role == "evaluation" else "calibration"
-    memory, cache = _cache_folders(store)
-    digest = corpora.fingerprint(text, used, memory, tokens_read(study, role), cache)
+    purpose: Literal["calibration", "evaluation"] = "evaluation" if role == "evaluation" else "calibration"
+    digest_folder, text_folder = _cache_folders(store)
+    digest = corpora.fingerprint(text, purpose, digest_folder, tokens_read(study, role), text_folder)
     if not corpora.is_sampled(text):
         return digest
-    recipe = recipe_of(study, text, "held_out" if role == FRESH else used)
+    recipe = recipe_of(study, text, "held_out" if role == FRESH else purpose)
     return hashlib.sha256(f"{model} {precision} {recipe}".encode()).hexdigest()
 
 
@@ -273,10 +278,11 @@ def _require_different(texts: dict[str, str], calibration: dict[str, str], evalu
 
     `texts` are names by role, `calibration` digests by role, `evaluation` digests by name.
     """
-    for first, other_role in (ROLES[:2], ROLES[::2], ROLES[1:]):
-        if other_role in calibration and calibration[first] == calibration[other_role]:
+    # the pairs of A, B and C
+    for first, second in (ROLES[:2], ROLES[::2], ROLES[1:]):
+        if second in calibration and calibration[first] == calibration[second]:
             raise SettingsError(
-                f"{first} {texts[first]!r} and {other_role} {texts[other_role]!r} are the same text: "
+                f"{first} {texts[first]!r} and {second} {texts[second]!r} are the same text: "
                 "rank drift between them would be zero. Choose texts with different content"
             )
     contents = {texts[role]: content for role, content in calibration.items() if role in ROLES[:2]} | evaluation
@@ -297,7 +303,7 @@ def require_tasks(study: Study) -> None:
 
 
 def require_all(missing: dict[str, str]) -> None:
-    """Raise CorpusError with the reasons if tasks are missing."""
+    """Raise CorpusError if tasks cannot be measured here; `missing` are the reasons by task."""
     if missing:
         raise CorpusError("; ".join(missing.values()))
 
@@ -339,7 +345,7 @@ def task_digests(study: Study, missing: dict[str, str], download: bool) -> dict[
 
 
 def scoring_of(study: Study) -> str:
-    """Return the software that presents and scores tasks, with its version; empty without tasks.
+    """Return the software that presents and scores tasks, with its version; empty if the study has no tasks.
 
     A change of the software or its version can change the accuracy on the same questions.
     """
@@ -360,7 +366,7 @@ def precision_of(study: Study) -> str:
 
 
 def from_plain(values: Any) -> Inputs | None:
-    """Return digests read from a run's record, or None if the record lacks some."""
+    """Return the digests from `values`, as a run's record stores them, or None if some are missing."""
     try:
         return Inputs(**values)
     except TypeError:

@@ -1,8 +1,9 @@
 """Stages of pruned models: their masks, decided or chosen, the inputs of their repairs, and their folders.
 
-A choice, of a repair for given masks or of masks and repair together, is made by measurement. Each candidate is fitted
-and measured by its own stages, so that a stopped run can resume and studies share candidates. The chosen weights are a
-result with one key for all candidates. The sequences of the measurement are not used for any fit or evaluation.
+A choice is of a repair for the masks of a method, or of masks and repair together (the recommended recipe). It is made
+by measurement. Each candidate is fitted and measured by its own stages, so that a stopped run can resume and studies
+share candidates. The chosen weights are a separate result, whichever candidate is chosen. The sequences of the
+measurement are not used for any fit or evaluation.
 """
 
 from collections.abc import Mapping
@@ -29,13 +30,17 @@ from gprune.system.units import join_words
 
 
 def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
-    """Return the candidate masks and repairs for given masks or the recommended recipe; the reference comes first."""
+    """Return the names of the candidates' masks and repairs for the masks `name`; the reference comes first.
+
+    All have these masks, except for the recommended recipe, which also chooses among masks.
+    """
     choice, method = graph.study.choice, of_masks(name, graph.methods)
     if method.decision == "chosen":
         pairs = [(mask_name, repair) for mask_name in choice.masks for repair in (UNREPAIRED, *choice.repairs)]
         return [
             (METHODS[mask_name].masks, repair)
             for mask_name, repair in pairs
+            # learning scales takes long, so it is only tried with the first masks
             if TRIED_SCALED not in repair or mask_name == choice.masks[0]
         ]
     own_specs = [OWN] if own_repairs(method, graph.study) else []
@@ -57,10 +62,11 @@ def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[records.Candid
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> records.CandidateFigures:
         from gprune.evaluation.perplexity import window_divergences, window_losses
 
+        # windows have the length of calibration sequences
         settings = EvaluationSettings(preset=str(study.calibration.length), batch=study.evaluation.batch)
         measures, nats, repairs = [], [], pruning.chosen_repairs(graph, method.name, kind)
         try:
-            live = work.get_model(identity.name, PrunedModel(masks, repairs, inputs))
+            live = work.live_model(identity.name, PrunedModel(masks, repairs, inputs))
             for role, tokens in zip(text_roles, texts, strict=True):
                 counted = {"counted": tokens.counted}
                 if role == FRESH:
@@ -80,7 +86,7 @@ def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[records.Candid
         f"measuring {METHODS[method.name].label} on held-out text, {describe_candidate(graph, repair_spec)}",
         make,
         needs=needs | {"texts": [held_out(graph, role) for role in text_roles]},
-        reads=graph.model,
+        reads=graph.model_digests,
     )
 
 
@@ -116,8 +122,8 @@ def chosen(graph: Graph, name: str) -> Stage[RepairedWeights]:
         pair = (choice.masks[choice.chosen], choice.repair)
         if pair in fitted_pairs:
             return weights[str(fitted_pairs.index(pair))]
-        none, biases, errors = np.zeros(0, np.int64), np.zeros((0, 0), np.float32), np.zeros((0, 2))
-        return RepairedWeights(*pair, "float32", none, none, np.zeros(0, np.float32), biases, errors)
+        indices, biases, errors = np.zeros(0, np.int64), np.zeros((0, 0), np.float32), np.zeros((0, 2))
+        return RepairedWeights(*pair, "float32", indices, indices, np.zeros(0, np.float32), biases, errors)
 
     return graph.stage(
         StageId("chosen", method=name),
@@ -144,7 +150,7 @@ def chosen_masks(graph: Graph, name: str) -> Stage[PruningMasks]:
 
 
 def describe_candidate(graph: Graph, repair_spec: str) -> str:
-    """Return the label of a candidate repair and its texts."""
+    """Return a candidate repair and its texts as a phrase."""
     if repair_spec in (UNREPAIRED, OWN):
         return "no repair" if repair_spec == UNREPAIRED else "its own repair"
     settings = with_word(graph.study.repair, repair_spec)
@@ -154,7 +160,7 @@ def describe_candidate(graph: Graph, repair_spec: str) -> str:
 
 @once
 def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
-    """Declare masks by the name that methods use for them; see `pruning.decided_masks`.
+    """Declare masks by their name (`Method.masks`); see `pruning.decided_masks`.
 
     Raises SettingsError if no method has masks of this name.
     """
@@ -162,19 +168,19 @@ def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
 
 
 def model_inputs(graph: Graph, method: str) -> dict[str, Any]:
-    """Return the inputs of a method's model: its masks and the inputs of its repairs."""
-    settings = graph.methods[method]
-    if settings.decision == "none":
+    """Return the needs of a method's model, by parameter: its masks and the inputs of its repairs; empty if dense."""
+    entry = graph.methods[method]
+    if entry.decision == "none":
         return {}
-    mask_stage = masks(graph, settings.masks)
+    mask_stage = masks(graph, entry.masks)
     versions = {repair.name: repair.version for repair in pruning.repairs(graph, method) if repair.version}
-    # the version is part of the key, because a repair without needs would not change it
+    # versions of the repairs are part of the key, because a repair without needs would otherwise not change the key
     needs = {"masks": graph.part(mask_stage, {"repairs": versions}, {"masks": mask_stage}) if versions else mask_stage}
     return needs | _collect_repair_inputs(graph, method, mask_stage)
 
 
 def scales(graph: Graph, method: str) -> Stage[records.LearnedScales]:
-    """Return the scales of a method's model. Raises SettingsError if the study learns none for it."""
+    """Declare the learned scales of a method's model. Raises SettingsError if the study learns none for the method."""
     stage: Stage[records.LearnedScales] | None = model_inputs(graph, method).get(LEARNED)
     if stage is None:
         raise SettingsError(f"no scales are learned for {method!r}: set repair.kind, as least_squares{SCALED}")
@@ -182,7 +188,7 @@ def scales(graph: Graph, method: str) -> Stage[records.LearnedScales]:
 
 
 def _collect_repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dict[str, Any]:
-    """Return the inputs of a method's repairs by parameter; learned scales follow the other repairs."""
+    """Return the needs of a method's repairs, by parameter; scales are learned after the other repairs."""
     entry, sequence = graph.methods[method], pruning.repairs(graph, method)
     if sequence == (AUTO,):
         # the method's own repair may be chosen, so its inputs are needed
@@ -195,12 +201,12 @@ def _collect_repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]
         elif kind != LEARNED:
             inputs[name] = [pruning.OF_A_TEXT[kind](graph, text) for text in repair_texts(graph, entry)]
     scale_names = [name for name, kind in needs if kind == LEARNED]
-    identity, scaled = StageId(LEARNED, method=method), {"masks": masks} | inputs
-    return inputs | {name: pruning.scaling(graph, identity, method, scaled) for name in scale_names}
+    identity, scaling_needs = StageId(LEARNED, method=method), {"masks": masks} | inputs
+    return inputs | {name: pruning.scaling(graph, identity, method, scaling_needs) for name in scale_names}
 
 
 def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
-    """Return the roles of the texts that a repair is fitted to; for a method's own repair, those of its scores."""
+    """Return the roles of the texts to which a method's repair is fitted; for its own repair, those of its scores."""
     settings = graph.study.repair
     return baselines.scored_on(method) if settings.base == "own" else settings.roles
 
@@ -208,7 +214,10 @@ def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
 def pruned_model(
     graph: Graph, method: str, masks: PruningMasks | None = None, recovered: Any = None, **inputs: Any
 ) -> PrunedModel | None:
-    """Return a method's model from the records of its `model_inputs` and its recovery; None for the dense model."""
+    """Return the description of a method's model from the records of `model_inputs`; None for the dense model.
+
+    `recovered` is the record of its recovery, or None before recovery.
+    """
     if masks is None:
         return None
     sequence = pruning.repairs(graph, method)
@@ -236,21 +245,21 @@ def recovered_weights(graph: Graph, method: str) -> Stage[records.RecoveredWeigh
         f"recovering {METHODS[method].label}",
         make,
         needs=model_inputs(graph, method) | {"texts": [tokens(graph, role) for role in study.recovery.roles]},
-        reads=graph.model,
+        reads=graph.model_digests,
         settings=settings_of(study.recovery, without=("texts",)) | {"seed": study.seed},
     )
 
 
 def recovered_from(graph: Graph, method: str) -> dict[str, Any]:
-    """Return the inputs of a method's recovered model."""
+    """Return the needs of a method's recovered model, by parameter."""
     return model_inputs(graph, method) | {"recovered": recovered_weights(graph, method)}
 
 
 @once
 def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) -> Stage[Any]:
-    """Declare the pruned model of a method as a folder that is read back and compared.
+    """Declare the folder with the pruned model of a method, which is read back and compared with the model in memory.
 
-    With `recovery`, it is the recovered model, in a separate folder.
+    With `recovery`, it is the recovered model.
     """
 
     def make(work: RunContext, folder: Path, masks: PruningMasks, **inputs: Any) -> None:
@@ -258,7 +267,8 @@ def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) 
 
         work.progress(0, 1, "writing the model and reading it back")
         model = pruned_model(graph, method, masks, **inputs) or PrunedModel(masks)
-        model_to_save = work.get_model(method, replace(model, recovered=None))
+        # the recovery is merged when the model is saved
+        model_to_save = work.live_model(method, replace(model, recovered=None))
         folder_form.save(model_to_save, work.tokenizer, folder / "model", model, **graph.origin, ids=work.passage())
 
     is_gprune, variant = method == "gprune", ("recovered",) if recovery else ()
@@ -268,14 +278,14 @@ def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) 
         f"writing the {description}",
         make,
         needs=recovered_from(graph, method) if recovery else model_inputs(graph, method),
-        reads=graph.model | {"tokenizer": graph.inputs.tokenizer},
+        reads=graph.model_digests | {"tokenizer": graph.inputs.tokenizer},
     )
 
 
 def with_repair(graph: Graph, settings: Mapping[str, Any]) -> Graph:
-    """Return the graph of the same study with other `repair` settings; only keys of repaired models change.
+    """Return the graph of the same study with changed `repair` settings; only keys of repaired models change.
 
-    The repair replaces the biases that learned methods add themselves. Raises SettingsError if there is no such repair.
+    The repair replaces the bias compensation of learned methods. Raises SettingsError for an invalid setting.
     """
     changes = {f"repair.{name}": value for name, value in settings.items()}
     study = graph.study.with_settings(changes | {"sparsity.bias_compensation": False})
@@ -283,7 +293,7 @@ def with_repair(graph: Graph, settings: Mapping[str, Any]) -> Graph:
     digests = {
         role: content_of(study, inputs.model, inputs.precision, texts_by_role[role], role)
         for role in (SAMPLED, FRESH, CHECK)
-        # the digest of a check text does not change
+        # a check text is read from a file, so its digest is kept; that of a sampled text follows from the settings
         if role in texts_by_role and not (role == CHECK and role in inputs.calibration)
     }
     inputs = replace(inputs, calibration=inputs.calibration | digests)

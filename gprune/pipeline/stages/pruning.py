@@ -22,8 +22,9 @@ OF_A_TEXT: dict[str, Callable[[Graph, str], Stage[Any]]] = {"statistics": statis
 """results of a calibration text that a repair can need, by kind"""
 
 
-def _identify_learning(kind: str, method: str, usual: str) -> StageId:
-    return StageId(kind, method="" if method == usual else method)
+def _identify_learning(kind: str, method: str, default: str) -> StageId:
+    """Return the identity of a learning stage, which omits the default method."""
+    return StageId(kind, method="" if method == default else method)
 
 
 @once
@@ -43,7 +44,7 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
 
     # widths are in the key only if set; adopted attention is a need, not a setting
     excluded = (COMPENSATION, "attention", "alignment", "widths")
-    settings = settings_of(study.sparsity, without=excluded) | study.sparsity.shaped
+    settings = settings_of(study.sparsity, without=excluded) | study.sparsity.width_settings
     return graph.stage(
         _identify_learning("learning", method, "gprune"),
         f"learning the sparsity ({definition.label})",
@@ -55,7 +56,7 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
             **{role: tokens(graph, role) for role in PAIR},
             **fixed_attention(graph, definition),
         },
-        reads=graph.model,
+        reads=graph.model_digests,
         settings=settings | {"retention": study.retention, "seed": study.seed},
     )
 
@@ -64,7 +65,8 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
 def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
     """Declare the learning of unit gates for a method whose masks are decided by gates."""
     study, definition = graph.study, METHODS[method]
-    started = [scores(graph, text) for text in (PAIR if study.gates.start == "mean" else PAIR[:1])]
+    # the gates start at these scores
+    start_scores = [scores(graph, text) for text in (PAIR if study.gates.start == "mean" else PAIR[:1])]
     epochs = definition.epochs * study.sparsity.epochs
 
     def make(work: RunContext, scores: list[records.UnitScores], **texts: Tokens) -> GateLearning:
@@ -79,7 +81,7 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
         run_arguments = study.retention, study.seed, work.progress, work.resumption
         return learn_scaled_gates(work.decoder, scores, texts, settings, *run_arguments)
 
-    needs: dict[str, Any] = {"scores": started}
+    needs: dict[str, Any] = {"scores": start_scores}
     if definition.scaled:
         needs["texts"] = [tokens(graph, role) for role in study.scales.roles]
         settings = settings_of(study.scales, without=("texts", "steps", "learning_rate"))
@@ -95,14 +97,14 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
         f"learning the gates ({definition.label})",
         make_scaled if definition.scaled else make,
         needs=needs,
-        reads=graph.model,
-        settings=settings | study.sparsity.shaped | {"retention": study.retention, "seed": study.seed},
+        reads=graph.model_digests,
+        settings=settings | study.sparsity.width_settings | {"retention": study.retention, "seed": study.seed},
     )
 
 
 @once
 def decided_masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
-    """Declare masks, by their name, that are not chosen among candidates.
+    """Declare masks, by their name, that one method decides; see `pruned_models.chosen_masks` for all others.
 
     The stage raises MethodError if the method cannot run on the model or at the retention. Raises SettingsError if no
     method has masks of this name.
@@ -120,9 +122,12 @@ def decided_masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
 
 
 def fixed_attention(graph: Graph, method: Method) -> dict[str, Stage[PruningMasks]]:
-    """Return the masks whose attention a method adopts: GPrune's for a control, if the study says so."""
-    fixed = method.control and graph.study.sparsity.attention == "gprune"
-    return {"attention": decided_masks(graph)} if fixed else {}
+    """Return the need for the masks whose key/value groups a method adopts; empty if it decides them itself.
+
+    These are GPrune's masks for a control, if the study sets `sparsity.attention` to gprune.
+    """
+    is_fixed = method.control and graph.study.sparsity.attention == "gprune"
+    return {"attention": decided_masks(graph)} if is_fixed else {}
 
 
 def own_needs(graph: Graph, method: Method) -> dict[str, Any]:
@@ -139,8 +144,8 @@ def own_needs(graph: Graph, method: Method) -> dict[str, Any]:
 def repaired_weights(graph: Graph, masks_name: str, repair_spec: str = "") -> Stage[RepairedWeights]:
     """Declare the weights fitted to masks by the repair of the study or of the method.
 
-    `repair_spec` names a candidate repair of a choice: OWN or one of choice.repairs. If it cannot be fitted, the choice
-    leaves it out.
+    If not empty, `repair_spec` names a candidate repair of a choice instead: OWN or an entry of choice.repairs. A
+    candidate that cannot be fitted is left out of the choice.
     """
     study, method = graph.study, of_masks(masks_name, graph.methods)
     if TRIED_SCALED in repair_spec:
@@ -158,6 +163,7 @@ def repaired_weights(graph: Graph, masks_name: str, repair_spec: str = "") -> St
         except (NumericsError, SettingsError) as error:
             if not repair_spec:
                 raise
+            # a MethodError, because the choice can do without this candidate
             raise MethodError(str(error)) from error
 
     return graph.stage(
@@ -165,13 +171,13 @@ def repaired_weights(graph: Graph, masks_name: str, repair_spec: str = "") -> St
         f"repairing the kept weights of {label}",
         make,
         needs={"masks": decided_masks(graph, masks_name), "texts": [tokens(graph, role) for role in settings.roles]},
-        reads=graph.model,
+        reads=graph.model_digests,
         settings=settings_of(settings, without=("texts", "sampled")),
     )
 
 
 def _declare_scaled_repair(graph: Graph, method: Method, masks_name: str, repair_spec: str) -> Stage[RepairedWeights]:
-    """Declare the weights of a candidate repair that are fitted and then scaled, as one record."""
+    """Declare the weights of a candidate repair that fits weights and then learns scales, in one record."""
     variant, earlier_repairs = tuple(repair_spec.split(":")), (REPAIRS["least_squares"],)
     needs: dict[str, Any] = {
         "masks": decided_masks(graph, masks_name),
@@ -186,11 +192,11 @@ def _declare_scaled_repair(graph: Graph, method: Method, masks_name: str, repair
 
     identity = StageId(FITTED, method=masks_name, variant=variant)
     title = f"folding the scales of {method.label}"
-    return graph.stage(identity, title, make, needs=needs | {"scales": scales}, reads=graph.model)
+    return graph.stage(identity, title, make, needs=needs | {"scales": scales}, reads=graph.model_digests)
 
 
 def fit_settings(study: Study, method: Method, repair_spec: str = "") -> RepairSettings:
-    """Return the settings of a fit to masks, by the study or by `repair_spec` (see `repaired_weights`)."""
+    """Return the settings of a fit to a method's masks, by the study or by `repair_spec` (see `repaired_weights`)."""
     if not repair_spec:
         return fit_of(method, study)
     return method.fit if repair_spec == OWN and method.fit is not None else with_word(study.repair, repair_spec)
@@ -226,13 +232,13 @@ def scaling(
         f"learning the scales of {METHODS[method].label}",
         make,
         needs=needs | {"texts": [tokens(graph, role) for role in study.scales.roles]},
-        reads=graph.model,
+        reads=graph.model_digests,
         settings=settings | {"seed": study.seed},
     )
 
 
 def chosen_repairs(graph: Graph, method: str, kind: str) -> tuple[Repair, ...]:
-    """Return the repairs that were chosen for a method, which follow from the kind of the chosen weights."""
+    """Return the chosen repairs of a method; `kind` is OWN, a name in REPAIRS, or another word for no repair."""
     if kind == OWN:
         return own_repairs(graph.methods[method], graph.study)
     return (REPAIRS[kind],) if kind in REPAIRS else ()

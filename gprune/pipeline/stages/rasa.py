@@ -20,6 +20,7 @@ from gprune.study import Study
 from gprune.study.methods import METHODS
 
 LAYERS, SHUFFLED = "layers", "shuffled"
+"""modules of controls: one module per layer, and modules with shuffled members"""
 SUBSTITUTION, SWAP, FANG, CONTROL = "substitution", "swap", "FANG", "control"
 """kinds of comparisons"""
 OTHER_SEED, INITIALIZATION = "other_seed", "initialization"
@@ -28,7 +29,7 @@ OTHER_SEED, INITIALIZATION = "other_seed", "initialization"
 
 @once
 def space(graph: Graph, modules: str = "") -> Stage[Partition]:
-    """Declare the modules in which neurons are ranked: the study's by default, or layers, random or shuffled."""
+    """Declare the modules within which neurons are ranked: the study's by default, or layers, random or shuffled."""
     if modules not in (LAYERS, SHUFFLED):
         return partition(graph, kind=modules)
     seed, identity = graph.study.seed, StageId("partition", variant=(modules,))
@@ -52,7 +53,7 @@ def space(graph: Graph, modules: str = "") -> Stage[Partition]:
 
 
 def scored_in(graph: Graph, text: str, modules: str = "") -> Scoring:
-    """Return the scoring of a text in a ranking space.
+    """Return the scoring of a text within the modules of `space`.
 
     A control has its own scores only under token-weighted FLAP, which scores a neuron within its module. One module per
     layer uses the study's scores, because a whole layer has no dominant context.
@@ -75,8 +76,8 @@ def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
         work: RunContext, both: list[UnitScores], partition: Partition, parts: list[Mapping[str, Any]]
     ) -> ModuleStatistics:
         settings = work.study.reliability
-        makes = zip(PAIR, scorers(work.study, scorings, parts), strict=True)
-        splits = [_score_splits(work, text, make_scores) for text, make_scores in makes]
+        text_scorers = zip(PAIR, scorers(work.study, scorings, parts), strict=True)
+        splits = [_score_splits(work, text, scorer) for text, scorer in text_scorers]
         return module_statistics(both[0], both[1], partition, splits[0], splits[1], settings)
 
     return graph.stage(
@@ -89,7 +90,10 @@ def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
 
 
 def _score_splits(work: RunContext, text: str, scorer: Scorer) -> Iterator[tuple[Array, Array]]:
-    """Yield scores of one balanced split at a time, because all of them would take gigabytes at 7B."""
+    """Yield the neuron scores on both halves of each balanced split of the shards.
+
+    The scores are computed one split at a time, because those of all splits would take gigabytes at 7B.
+    """
     splits = balanced_splits(work.study.calibration.shards)
     for index, (first_half, second_half) in enumerate(splits):
         work.progress(index, len(splits), f"repeatability on the {text} text")
@@ -98,7 +102,7 @@ def _score_splits(work: RunContext, text: str, scorer: Scorer) -> Iterator[tuple
 
 @once
 def adapted_scores(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
-    """Declare the scores after RASA (section 3.2), or those of a control in its ranking space."""
+    """Declare the neuron scores of a method after RASA (section 3.2), or without RASA for a control that omits it."""
     definition, settings, seed = METHODS[method], graph.study.reliability, graph.study.seed
     if not definition.adapts:
         settings = replace(settings, selection="none")
@@ -126,7 +130,7 @@ class Side:
     """One of two compared partitions."""
 
     label: str
-    """short name"""
+    """label of the partition, such as A-B"""
     texts: tuple[str, ...]
     """roles of its texts: a pair for modules, one text for FANG's groups"""
     variant: str = ""
@@ -143,9 +147,9 @@ class Comparison:
     """Two partitions whose agreement is measured."""
 
     name: str
-    """its identifier"""
+    """identifier of the comparison"""
     title: str
-    """its label in charts and tables"""
+    """label in charts and tables"""
     kind: str
     """SUBSTITUTION, SWAP, FANG or CONTROL"""
     first: Side
@@ -162,6 +166,7 @@ class Comparison:
         return frozenset(self.first.texts + self.second.texts)
 
 
+# the two partitions of each comparison
 _AB = Side("A-B", ("primary", "auxiliary"))
 _AC = Side("A-C", ("primary", "substitute"))
 _BC = Side("B-C", ("auxiliary", "substitute"))
@@ -191,27 +196,28 @@ COMPARISONS = {comparison.name: comparison for comparison in _ALL}
 def list_comparisons(study: Study) -> tuple[Comparison, ...]:
     """Return the comparisons of a study, in the order of the figure.
 
-    A swap of the texts is informative for token-weighted FLAP only, because the size of the drift is the same in both
-    orders. FANG's groups are included if FANG is among the methods or the metric is token-weighted FLAP. Substitutions
-    need a third text.
+    A swap of the texts is included for token-weighted FLAP only, whose contexts come from the first text; the magnitude
+    of the drift is the same in both orders. FANG's groups are included if FANG is among the methods or the metric is
+    token-weighted FLAP. Substitutions need a third text.
     """
-    weighted, substitute = study.metric == "twflap", study.substitute
-    grouped = weighted or "fang" in study.methods
+    is_twflap, substitute = study.metric == "twflap", study.substitute
+    has_fang_groups = is_twflap or "fang" in study.methods
 
     def is_compared(comparison: Comparison) -> bool:
+        """Return True if the study makes a comparison."""
         if "substitute" in comparison.texts and not substitute:
             return False
         if comparison.fang:
-            return grouped
+            return has_fang_groups
         if comparison.kind == SWAP:
-            return weighted
-        return bool(substitute) or (weighted and comparison.name == OTHER_SEED)
+            return is_twflap
+        return bool(substitute) or (is_twflap and comparison.name == OTHER_SEED)
 
     return tuple(comparison for comparison in COMPARISONS.values() if is_compared(comparison))
 
 
 def compared_partition(graph: Graph, side: Side) -> Stage[Partition]:
-    """Return one of the partitions that are compared."""
+    """Declare the partition of one side of a comparison."""
     other_seed = side.variant == OTHER_SEED
     if side.fang:
         return groups(graph, side.texts[0], other_seed=other_seed)

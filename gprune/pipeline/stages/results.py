@@ -35,7 +35,7 @@ UNTIL = ("drift", "adapted", "agreement", "masks", "perplexity", "all")
 """possible ends of a run: agreement needs no masks, perplexity writes no model folder, all runs every stage"""
 
 WRITTEN = ("gprune", RECOMMENDED)
-"""methods whose pruned models a complete run writes as folders"""
+"""methods whose pruned models a complete run writes to folders, if the study has these methods"""
 R = TypeVar("R")
 P = ParamSpec("P")
 Declaration = Callable[Concatenate[Graph, P], Stage[R]]
@@ -44,7 +44,7 @@ NAN = float("nan")
 
 
 def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
-    """Return the results that a study asks for, without their needs, in the order in which a run computes them.
+    """Return the final stages of a run up to `until`, without the stages that they need, in order of execution.
 
     Masks and perplexities of the methods with the fewest stages come first, so that a page can show them early.
     """
@@ -62,20 +62,18 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
         goals += _list_measurements(graph)
     if until == "all":
         exported = [name for name in WRITTEN if name in study.methods]
-        forms = (False, True)[: 1 + recovers(study)]
-        goals += [checkpoint(graph, name, recovery=trained) for name in exported for trained in forms]
+        # the model without recovery and, if the study has it, the model with recovery
+        recovery_options = (False, True)[: 1 + recovers(study)]
+        goals += [checkpoint(graph, name, recovery=option) for name in exported for option in recovery_options]
     if until in ("agreement", "all"):
         goals += agreements(graph).values()
     return goals
 
 
 def _list_method_stages(graph: Graph, name: str, texts: Sequence[str]) -> list[Stage[Any]]:
+    """Return the stages of a method's masks and of its perplexities on `texts`."""
     masked = [masks(graph, METHODS[name].masks)] if METHODS[name].decision != "none" else []
     return [*masked, *(measure.perplexity(graph, name, text) for text in texts)]
-
-
-def _list_pruning_methods(study: Study) -> list[str]:
-    return [name for name in study.methods if METHODS[name].decision != "none"]
 
 
 def measurable(graph: Graph) -> list[str]:
@@ -84,13 +82,14 @@ def measurable(graph: Graph) -> list[str]:
 
 
 def _list_measurements(graph: Graph) -> list[Stage[Any]]:
+    """Return the stages of accuracies, speed and perplexities after recovery."""
     study, texts = graph.study, graph.study.evaluation.texts
     measurements: list[Stage[Any]] = [
         measure.accuracy(graph, name, task) for name in study.methods for task in measurable(graph)
     ]
     measurements += [measure.speed(graph)] if study.evaluation.speed != "none" else []
-    trained = _list_pruning_methods(study) if recovers(study) else []
-    return measurements + [measure.recovered_perplexity(graph, name, text) for name in trained for text in texts]
+    recovered = [name for name in study.methods if METHODS[name].decision != "none"] if recovers(study) else []
+    return measurements + [measure.recovered_perplexity(graph, name, text) for name in recovered for text in texts]
 
 
 def recovers(study: Study) -> bool:
@@ -104,12 +103,12 @@ def execution_plan(graph: Graph, until: str = "all") -> tuple[Stage[Any], ...]:
 
 
 def all_stages(graph: Graph) -> tuple[Stage[Any], ...]:
-    """Return every stage of a complete run, whatever its end is set to."""
+    """Return every stage that a run of the study can compute, whichever end of UNTIL it has."""
     return _add_by_products(graph, order([*goal_stages(graph, "adapted"), *goal_stages(graph)]))
 
 
 def _add_by_products(graph: Graph, stages: tuple[Stage[Any], ...]) -> tuple[Stage[Any], ...]:
-    """Add the stages whose records another stage also computes, each after that stage."""
+    """Return the stages and, after each, those whose records it computes as well if they are missing."""
     ordered: dict[Stage[Any], None] = {}
     for stage in stages:
         products: tuple[Stage[Any], ...] = ()
@@ -125,13 +124,13 @@ def _add_by_products(graph: Graph, stages: tuple[Stage[Any], ...]) -> tuple[Stag
 
 @once
 def stages_by_name(graph: Graph) -> dict[str, Stage[Any]]:
-    """Return the stages of a complete run and all other declared stages, by name."""
-    in_order = {stage.name: stage for stage in all_stages(graph)}
-    return {stage.name: stage for stage in graph.declared_stages()} | in_order
+    """Return the stages of `all_stages` and all other declared stages, by name."""
+    run_stages = {stage.name: stage for stage in all_stages(graph)}
+    return {stage.name: stage for stage in graph.declared_stages()} | run_stages
 
 
 class Results:
-    """The results of a study; one exists if its key does, whichever run computed it."""
+    """The results of a study in a store. A result exists if the store has its key, whichever run computed it."""
 
     def __init__(self, store: Store, graph: Graph) -> None:
         """Bind a graph to a store; nothing is read."""
@@ -146,10 +145,9 @@ class Results:
 
         Raises StoreError if the result is absent or damaged.
         """
-        kind, key = stage.kind, stage.key
-        record = KINDS[kind].record
-        record_read: Any = self.store.check(kind, key) if record is None else self.store.get(kind, key, record)
-        return record_read
+        kind, key, record_type = stage.kind, stage.key, KINDS[stage.kind].record
+        record: Any = self.store.check(kind, key) if record_type is None else self.store.get(kind, key, record_type)
+        return record
 
     def is_intact(self, stage: Stage[Any]) -> bool:
         """Return True if the result of a stage exists and is intact; all its files are read.
@@ -170,7 +168,7 @@ class Results:
         return frozenset(stage.key for stage in self.plan(until) if not self.holds(stage))
 
     def set_aside(self, stage: Stage[Any]) -> str:
-        """Quarantine a damaged result, and return a notice about it.
+        """Quarantine a damaged result, and return a notice about it; empty if the result is absent or intact.
 
         Raises StoreError if the cache cannot be written.
         """
@@ -197,7 +195,7 @@ class Results:
 
 
 def find_choice(results: Results, method: str) -> Choice | None:
-    """Return the choice for a method; None if the method has none, or it is not computed yet.
+    """Return the choice of a method's repair (and masks); None if it has no choice, or the choice is not computed yet.
 
     Raises StoreError if the record is damaged.
     """
@@ -208,7 +206,7 @@ def find_choice(results: Results, method: str) -> Choice | None:
 
 
 def applied_repairs(results: Results, method: str) -> tuple[Repair, ...]:
-    """Return the repairs of a method's kept weights; AUTO if the choice is not computed yet."""
+    """Return the repairs of a method's kept weights; AUTO if a choice among repairs is not computed yet."""
     selection = find_choice(results, method)
     if selection is None:
         return repairs(results.graph, method)
@@ -222,11 +220,11 @@ class MethodInputs:
     method: str
     """name of the method, one of gprune.study.methods.METHODS"""
     texts: tuple[str, ...]
-    """letters of its calibration texts"""
+    """names of its calibration texts (A, B, C, self ..., see `graph.LETTERS`)"""
     forward: float
     """forward passes of the dense model, in calibration sets, or NaN if not recorded"""
     backward: float
-    """backward passes"""
+    """backward passes of the dense model, in the same unit"""
     steps: int
     """steps of learning behind its masks; 0 if nothing was learned"""
     attention: bool
@@ -234,9 +232,9 @@ class MethodInputs:
     repairs: tuple[Repair, ...]
     """repairs of its kept weights"""
     repaired_on: tuple[str, ...]
-    """letters of the texts of these repairs, except those of learned scales"""
+    """names of the texts to which these repairs are fitted, except for learned scales"""
     scaled_on: tuple[str, ...] = ()
-    """letters of the texts on which scales are learned; empty without scales"""
+    """names of the texts on which the study learns scales"""
 
     @property
     def repaired_with(self) -> str:
@@ -257,7 +255,7 @@ class MethodInputs:
 
 
 def repair_label(study: Study) -> str:
-    """Return the repair that a study applies to every method as a phrase; empty if each method has its own."""
+    """Return the repair of a study as a phrase; empty if it leaves the repair to each method."""
     settings = study.repair
     if settings.kind == "none":
         return "no repair"
@@ -284,7 +282,10 @@ def recovery_label(graph: Graph) -> str:
 
 
 def _describe_repairs(repairs: Sequence[Repair], letters: Sequence[str], scaled_on: Sequence[str]) -> str:
-    """Return repairs and their texts as a phrase, learned scales last; empty without repairs."""
+    """Return repairs and the names of their texts as a phrase, learned scales last; empty without repairs.
+
+    `scaled_on` are the texts of the learned scales, `letters` those of the other repairs.
+    """
     scales = [repair for repair in repairs if LEARNED in repair.needs.values()]
     fits = [repair for repair in repairs if repair not in scales]
     repairs_and_letters = [(fits, letters), (scales, scaled_on)]
@@ -292,7 +293,7 @@ def _describe_repairs(repairs: Sequence[Repair], letters: Sequence[str], scaled_
 
 
 def method_inputs(results: Results, method: str) -> MethodInputs | None:
-    """Return the inputs of a method; None for the dense model, or without masks.
+    """Return the inputs of a method; None for the dense model, or if its masks are not computed yet.
 
     Raises StoreError if a record of its learning is damaged.
     """
@@ -301,11 +302,11 @@ def method_inputs(results: Results, method: str) -> MethodInputs | None:
     if not needs or not results.holds(needs["masks"].stage):
         return None
     required = order(every_need(needs))
-    read_roles = {stage.id.texts[0] for stage in required if stage.kind == "tokens"}
+    roles = {stage.id.texts[0] for stage in required if stage.kind == "tokens"}
     passes = [counts for stage in required if (counts := results.details(stage).get("passes"))]
     return MethodInputs(
         method=method,
-        texts=tuple(label for role, label in {**LETTERS, GRADIENT: "its own text"}.items() if role in read_roles),
+        texts=tuple(label for role, label in {**LETTERS, GRADIENT: "its own text"}.items() if role in roles),
         forward=_sum_passes(passes, "forward"),
         backward=_sum_passes(passes, "backward"),
         steps=sum(len(results.record(stage).steps) for stage in required if stage.kind in (*LEARNING, LEARNED)),
@@ -327,13 +328,15 @@ def _list_repair_texts(results: Results, method: str) -> tuple[str, ...]:
 
 
 def _sum_passes(passes: list[Any], direction: str) -> float:
+    """Return the passes in one direction, forward or backward, over all stages; NaN if no stage has recorded any."""
     return float(sum(counts.get(direction, 0.0) for counts in passes)) if passes else NAN
 
 
 def holdout_statuses(graph: Graph, get_record: Callable[..., TextOverlap]) -> dict[str, HoldoutStatus]:
-    """Return the relation of the evaluation texts to the calibration texts; unknown if an overlap record is corrupt.
+    """Return the relation of each evaluation text to the calibration texts, by evaluation text.
 
-    `get_record` returns the record of a declaration and its arguments, like `Results.get`.
+    `get_record` returns the record of a declaration and its arguments, like `Results.get`. A missing or damaged record
+    of the overlap counts as not measured.
     """
     overlaps = {}
     for text in graph.study.evaluation.texts:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gprune.store.resumption import Resumption, Spent
 
 _PASSAGE_TOKENS = 64
+"""most tokens on which a saved model is compared with the one in memory"""
 
 
 class RunContext:
@@ -39,7 +40,7 @@ class RunContext:
         self.progress: Progress = silent
         """listener of the current stage"""
         self.learning_title = ""
-        """a later stage of the run with backward passes, as a phrase; empty if there is none"""
+        """title of a missing stage of the run with backward passes; empty if there is none"""
         self.resumption: Resumption | None = None
         """checkpoint of the current stage; None if the stage has none"""
         self.missing: set[str] = set()
@@ -48,11 +49,13 @@ class RunContext:
         """records that another stage has also computed, by key, until their own stage stores them"""
         self._loading = loading
         self._streams: dict[str, Array] = {}
-        self._cut: tuple[str, Any] = ("", None)
+        self._last_model: tuple[str, Any] = ("", None)
+        """method and model of the last call of `live_model`"""
         self._projected: dict[str, Any] = {}
+        """results of `project`, by fingerprint of the tokens"""
 
     def keep(self, key: str, record: Any) -> None:
-        """Keep a record for its own stage if the run has yet to compute that stage."""
+        """Keep a record, by its key, for the stage that will store it, unless the run already has this result."""
         if key in self.missing:
             self.by_products[key] = record
 
@@ -97,14 +100,17 @@ class RunContext:
         return self._streams[text]
 
     def passage(self) -> tuple[int, ...]:
-        """Return token ids of an evaluation text on which a saved model is compared; empty without a text."""
+        """Return token ids on which a saved model is compared with the one in memory.
+
+        They are of the first evaluation text that is available; empty if there is none.
+        """
         windows = map(self.first_window, self.study.evaluation.texts)
         return tuple(next((window for window in windows if window.size), np.zeros(0, int))[:_PASSAGE_TOKENS].tolist())
 
     def first_window(self, text: str) -> Array:
         """Return the (length,) token ids of an evaluation text's first window.
 
-        It is empty if the text has changed since the run.
+        The window is empty if the text has changed since the run, cannot be read, or is written by the model.
         """
         if texts.is_sampled(text):
             return np.zeros(0, np.int32)
@@ -122,7 +128,7 @@ class RunContext:
             texts.require_embedded(ids, text, embeddings, self.tokenizer)
 
     def project(self, tokens: Tokens) -> Any:
-        """Return the FFN inputs of a text in principal components, which the contexts of all seeds share."""
+        """Return the principal components of a text's FFN inputs, computed once for the contexts of all seeds."""
         from gprune.pruning.calibration.contexts import project_inputs
 
         digest = tokens.fingerprint
@@ -131,29 +137,35 @@ class RunContext:
             self._projected[digest] = project_inputs(self.decoder, tokens, settings, batch, self.progress)
         return self._projected[digest]
 
-    def get_model(self, method: str, model: PrunedModel | None) -> Any:
-        """Return the model of a method; the last built model is kept for the next stage."""
-        if self._cut[0] != method:
+    def live_model(self, name: str, pruned: PrunedModel | None) -> Any:
+        """Return the model in memory that `pruned` describes (see `prune`); `name` identifies it.
+
+        The last model is kept for the next stage. A call with the same name returns it, whatever `pruned` is.
+        """
+        if self._last_model[0] != name:
             # release the previous model before the new one is built
             self.release_model()
-            self._cut = (method, self.prune(model))
-        return self._cut[1]
+            self._last_model = (name, self.prune(pruned))
+        return self._last_model[1]
 
     def release_model(self) -> None:
-        """Release the model that `get_model` holds."""
-        self._cut = ("", None)
+        """Release the model that `live_model` holds."""
+        self._last_model = ("", None)
 
-    def prune(self, model: PrunedModel | None) -> Any:
-        """Return the dense model, or a physically smaller copy; `model` has the masks and the inputs of the repairs."""
-        if model is None:
+    def prune(self, pruned: PrunedModel | None) -> Any:
+        """Return a physically smaller copy of the dense model with the masks and repairs in `pruned`.
+
+        None stands for the dense model itself.
+        """
+        if pruned is None:
             return self.decoder.model
         from gprune.pruning import surgery
 
-        return surgery.cut(self.decoder, model, self.progress)
+        return surgery.cut(self.decoder, pruned, self.progress)
 
     @contextlib.contextmanager
     def within_memory(self, title: str) -> Iterator[None]:
-        """Raise SettingsError if the work named `title` runs out of memory, which fewer sequences would not prevent."""
+        """Raise SettingsError if the stage with this title runs out of memory even with the smallest batches."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:
@@ -161,18 +173,19 @@ class RunContext:
 
             if not devices.out_of_memory(error):
                 raise
+            # the attribute itself would load the model
             decoder = self.__dict__.get("decoder")
-            sizes = devices.describe_memory(error, devices.MACHINE if decoder is None else decoder.device)
+            sizes = devices.describe_memory(error, devices.CPU if decoder is None else decoder.device)
             raise SettingsError(
                 f"{title}: memory ran out ({sizes}): use dtype bfloat16, close other programs, or "
                 "choose a smaller model"
             ) from error
 
     def count_cost(self, started: float) -> Callable[[], Spent]:
-        """Return a function that returns the cost so far.
+        """Return a function that returns the cost of a stage so far.
 
-        The cost is the tokens of the dense model from now on, and the seconds since `started`, a value of
-        `time.perf_counter`.
+        The cost is the number of tokens in passes of the dense model from now on, and the seconds since `started`, a
+        value of `time.perf_counter`.
         """
         from gprune.store.resumption import Spent
 

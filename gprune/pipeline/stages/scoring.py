@@ -21,34 +21,37 @@ from gprune.study.methods import METRICS
 from gprune.system.errors import PluginError
 
 Pair = tuple[str, str]
+"""roles of two texts"""
 
 
 def _letters(graph: Graph, pair: Pair) -> str:
+    """Return the names of two texts for a title, such as A and B."""
     return " and ".join(graph.letters[text] for text in pair)
 
 
 def _unless_default(pair: Pair) -> tuple[str, ...]:
+    # a stage of A and B has no texts in its identity
     return () if pair == PAIR else pair
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """Functions that score a text from its statistics."""
+    """Two functions that score a text from its statistics."""
 
     units: Callable[..., UnitScores]
-    """scores a calibration set, or the shards in the keyword argument `shards`"""
+    """scores all units on a calibration set, or on the shards in the keyword argument `shards`"""
     neurons: Callable[[Sequence[int]], Array]
     """(layers, neurons) scores of neurons only, on some shards; faster than `units`"""
 
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """The scoring of a text's units from stored results, without another pass of the model, and its stage."""
+    """The way to score a text's units from stored results, without another pass of the model."""
 
     identity: StageId
     title: str
     needs: Mapping[str, Any]
-    """stages whose records it needs"""
+    """stages from whose records the scores are computed, by name"""
     scorer: Callable[[Study, Mapping[str, Any]], Scorer]
     """builds the scorer from a study and the records of the needs"""
     settings: Mapping[str, Any]
@@ -57,7 +60,7 @@ class Scoring:
     """settings that only change the scores of heads"""
 
     def stage(self, graph: Graph) -> Stage[UnitScores]:
-        """Return the stage that scores the whole text."""
+        """Declare the stage that scores the whole calibration set."""
 
         def make(work: RunContext, **parts: Any) -> UnitScores:
             return self.scorer(work.study, parts).units()
@@ -66,13 +69,13 @@ class Scoring:
         return graph.stage(self.identity, self.title, make, needs=self.needs, settings=settings)
 
     def neurons(self, graph: Graph) -> FieldSubset[UnitScores]:
-        """Return the need for neuron scores only, so that head settings do not change its key."""
+        """Return a need for the neuron scores of the stage only, so that head settings do not change the key."""
         return graph.part(self.stage(graph), self.settings, self.neuron_needs(graph))
 
     def neuron_needs(self, graph: Graph) -> dict[str, Any]:
-        """Return the needs of neuron scores.
+        """Return the needs of the stage as far as neuron scores depend on them.
 
-        Under token-weighted FLAP, heads are scored by FLAP and need other results.
+        Under token-weighted FLAP, FLAP scores the heads, and only the part of that need without head settings remains.
         """
         needs = dict(self.needs)
         if "heads" in needs:
@@ -84,7 +87,7 @@ class Scoring:
 def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Scoring:
     """Return the scoring of a text under a metric, by default the study's.
 
-    Token-weighted FLAP scores under the modules of `pair`.
+    Token-weighted FLAP scores a neuron within the modules of the texts `pair`; other metrics ignore `pair`.
     """
     is_study_metric = metric in ("", graph.study.metric)
     metric = metric or graph.study.metric
@@ -103,9 +106,9 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
     def scorer(study: Study, parts: Mapping[str, Any]) -> Scorer:
         from gprune.pruning.scoring import neuron_scorer, score
 
-        measured, norms = parts["statistics"], parts["norms"]
-        score_text = partial(score, metric, measured, norms, parts["shape"], study.calibration)
-        return Scorer(score_text, neuron_scorer(metric, measured, norms))
+        statistics, norms = parts["statistics"], parts["norms"]
+        score_text = partial(score, metric, statistics, norms, parts["shape"], study.calibration)
+        return Scorer(score_text, neuron_scorer(metric, statistics, norms))
 
     if metric != "flap":
         return Scoring(identity, title, needs, scorer, {"metric": metric}, {})
@@ -114,12 +117,13 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
 
 
 def _statistics_needs(graph: Graph, text: str, metric: str) -> dict[str, Any]:
+    """Return the needs of scores that follow from a text's activation statistics."""
     statistics = calibration.statistics(graph, text, metric)
     return {"statistics": statistics, "norms": calibration.norms(graph), "shape": calibration.shape(graph)}
 
 
 def _plugin_scoring(graph: Graph, identity: StageId, title: str, plugin: PluginInfo) -> Scoring:
-    """Return the scoring by a plug-in's metric."""
+    """Return the scoring of the text in `identity` by a plug-in's metric."""
     needs = _statistics_needs(graph, identity.texts[0], plugin.name)
     if plugin.weighs:
         needs["facts"] = weight_facts(graph, plugin)
@@ -128,8 +132,8 @@ def _plugin_scoring(graph: Graph, identity: StageId, title: str, plugin: PluginI
         from gprune.plugins import calls
 
         statistics, norms, shape = (parts[name] for name in ("statistics", "norms", "shape"))
-        scored = calls.MetricScorer(plugin, load_code(plugin), statistics, norms, shape, parts.get("facts"))
-        return Scorer(scored.units, scored.neurons)
+        metric = calls.MetricScorer(plugin, load_code(plugin), statistics, norms, shape, parts.get("facts"))
+        return Scorer(metric.units, metric.neurons)
 
     # another version of the plug-in changes the key
     settings = {"metric": plugin.name, "plugin": plugin.digest}
@@ -137,6 +141,7 @@ def _plugin_scoring(graph: Graph, identity: StageId, title: str, plugin: PluginI
 
 
 def _plugin_of(graph: Graph, metric: str) -> PluginInfo | None:
+    """Return the plug-in with a metric of this name, or None for a built-in metric."""
     return graph.plugins.get(f"metric.{metric}")
 
 
@@ -146,7 +151,7 @@ def is_plugin_score(graph: Graph, stage: Stage[Any]) -> bool:
 
 
 def load_code(plugin: PluginInfo) -> Any:
-    """Return the Metric or Method. Raises PluginError if this version is not installed."""
+    """Return the Metric or Method of a plug-in. Raises PluginError if this version of it is not installed."""
     available = methods.installed_plugins()
     if plugin.id not in available.code or available.plugins[plugin.id].digest != plugin.digest:
         raise PluginError(f"{plugin.description} is not installed in the version that this run used: install it")
@@ -168,13 +173,16 @@ def weight_facts(graph: Graph, plugin: PluginInfo) -> Stage[WeightFacts]:
         StageId("weighed", metric=plugin.name),
         f"weight facts for {plugin.label}",
         make,
-        reads=graph.model,
+        reads=graph.model_digests,
         settings={"metric": plugin.name, "plugin": plugin.digest},
     )
 
 
 def _twflap_scoring(graph: Graph, identity: StageId, title: str, pair: Pair, modules: Stage[Partition]) -> Scoring:
-    """Return the scoring of token-weighted FLAP under given modules; contexts and affinity come from the first text."""
+    """Return the scoring of token-weighted FLAP on the text in `identity`, within the modules `modules`.
+
+    The contexts, and the affinity of modules to them, come from the first text of `pair`.
+    """
     text, options = identity.texts[0], graph.study.contexts
     needs = {
         "measured": calibration.context_statistics(graph, text, pair[0], gradient=text == pair[0]),
@@ -189,6 +197,7 @@ def _twflap_scoring(graph: Graph, identity: StageId, title: str, pair: Pair, mod
         from gprune.pruning.scoring import twflap
 
         partition, kind = parts["modules"], study.contexts.module_profile
+        # `own` are the statistics of the text from which the contexts come
         profile = twflap.module_profile(parts["own"].affinity, partition.labels, int(partition.counts.max()), kind)
         measured, contexts, norms, heads = (parts[n] for n in ("measured", "contexts", "norms", "heads"))
         score_text = partial(twflap.score, measured, contexts, norms, partition.labels, profile, heads, study.contexts)
@@ -199,13 +208,16 @@ def _twflap_scoring(graph: Graph, identity: StageId, title: str, pair: Pair, mod
 
 
 def scoring_under(graph: Graph, text: str, name: str, modules: Stage[Partition]) -> Scoring:
-    """Return the scoring of token-weighted FLAP on a text under modules other than the study's, with their name."""
+    """Return the scoring of token-weighted FLAP on a text within `modules`, which replace the study's.
+
+    `name` distinguishes the stage from those with other modules.
+    """
     title = f"importance scores on {graph.letters[text]}, {modules.title}"
     return _twflap_scoring(graph, StageId("scores", (text,), variant=(name,)), title, PAIR, modules)
 
 
 def scores(graph: Graph, text: str = "primary", metric: str = "", pair: Pair = PAIR) -> Stage[UnitScores]:
-    """Declare the importance scores of a text under a metric, by default the study's."""
+    """Declare the importance scores of a text under a metric, by default the study's; for `pair` see `scoring`."""
     return scoring(graph, text, metric, pair).stage(graph)
 
 
@@ -235,9 +247,9 @@ def _drift_stage(graph: Graph, identity: StageId, title: str, scorings: list[Sco
 
 
 def shard_needs(graph: Graph, scorings: list[Scoring]) -> dict[str, Any]:
-    """Return the needs for drift by shards.
+    """Return the needs of a stage that also compares scores on shards of two texts.
 
-    `both` has the neuron scores of two texts, `parts` the needs of their shard scores.
+    `both` are the neuron scores of the texts, and `parts` the needs from which their shards are scored (see `scorers`).
     """
     return {
         "both": [scoring.neurons(graph) for scoring in scorings],
@@ -246,13 +258,17 @@ def shard_needs(graph: Graph, scorings: list[Scoring]) -> dict[str, Any]:
 
 
 def scorers(study: Study, scorings: list[Scoring], needs_by_text: list[Mapping[str, Any]]) -> list[Scorer]:
-    """Return the functions that score shards of the texts, from the records of `shard_needs`."""
+    """Return the scorer of each text; `needs_by_text` are the records of `parts` in `shard_needs`."""
     return [scoring.scorer(study, needs) for scoring, needs in zip(scorings, needs_by_text, strict=True)]
 
 
 @once
 def clusters(graph: Graph, *, other_seed: bool = False) -> Stage[Partition]:
-    """Declare the clusters of the parameters alone, from which all partitions start."""
+    """Declare the clusters of neurons by their parameters alone, from which partitions start.
+
+    With `other_seed`, the seed is the study's plus one.
+    """
+    # True counts as 1
     settings, seed = graph.study.modularization, graph.study.seed + other_seed
     used = {name: getattr(settings, name) for name in ("candidates", "restarts", "seeding")}
 
@@ -267,7 +283,7 @@ def clusters(graph: Graph, *, other_seed: bool = False) -> Stage[Partition]:
         StageId("clusters", variant=calibration.seed_variant(other_seed)),
         f"clusters of the neurons’ parameters{calibration.seed_suffix(other_seed)}",
         make,
-        reads=graph.model,
+        reads=graph.model_digests,
         settings=used | {"seed": seed},
     )
 
@@ -279,20 +295,20 @@ def partition(
     """Declare the modules of a pair of texts, by role (BCM, section 3.1).
 
     `kind` is refined, initialization or random, by default the study's. With `other_seed`, the seed is the study's plus
-    one.
+    one. Under token-weighted FLAP, the scores and drift come from the first modules (see `_declare_first_partition`).
     """
     pair = (first, second)
     variant = calibration.seed_variant(other_seed) + ((kind,) if kind else ())
     identity = StageId("partition", _unless_default(pair), variant=variant)
     needs: dict[str, Any] = {}
     if graph.study.modularization.direction == "auto" and not kind and identity != StageId("partition"):
-        # the direction is decided once per metric (appendix), on the study's own pair
+        # whether modules use signed drift is decided once per metric (appendix), on the study's own pair
         needs["profile"] = partition(graph)
     if graph.study.metric == "twflap":
         start = _declare_first_partition(graph, pair, kind, other_seed)
-        words = f"importance scores under {start.title}, on "
+        prefix = f"importance scores under {start.title}, on "
         scorings = [
-            _twflap_scoring(graph, _first_identity(start, "scores", text), words + graph.letters[text], pair, start)
+            _twflap_scoring(graph, _first_identity(start, "scores", text), prefix + graph.letters[text], pair, start)
             for text in pair
         ]
         start_drift = _drift_stage(graph, _first_identity(start, "drift"), f"rank drift under {start.title}", scorings)
@@ -300,6 +316,7 @@ def partition(
     else:
         scorings = [scoring(graph, text) for text in pair]
         needs |= {"clusters": clusters(graph, other_seed=other_seed), "moved": drift(graph, *pair)}
+    # scores of both texts; their drift is `moved`, and `start` or `clusters` are the initial modules
     needs = {"both": [text_scoring.neurons(graph) for text_scoring in scorings], **needs}
     title = {"initialization": "initial modules", "random": "random modules"}.get(kind, "modules")
     if identity != StageId("partition"):
@@ -308,18 +325,19 @@ def partition(
 
 
 def _first_identity(start: Stage[Partition], kind: str, text: str = "") -> StageId:
+    """Return the identity of scores of a text, or of drift, under the first modules `start`."""
     texts = start.id.texts
     return replace(start.id, kind=kind, texts=(text, *texts) if text else texts)
 
 
 def _declare_first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> Stage[Partition]:
-    """Declare the modules from which token-weighted FLAP starts: by FLAP's ranks, without refinement."""
+    """Declare the first modules of token-weighted FLAP, by FLAP's rank drift and without refinement."""
     needs = {
         "both": [scoring(graph, text, "flap").neurons(graph) for text in pair],
         "clusters": clusters(graph, other_seed=other_seed),
         "moved": drift(graph, *pair, "flap"),
     }
-    # random modules stay random; all others start from the clusters
+    # random modules stay random; all others are initial modules
     modules_kind = kind or graph.study.modularization.kind
     changes = {"kind": "random" if modules_kind == "random" else "initialization", "direction": "magnitude"}
     variant = ("first", *calibration.seed_variant(other_seed), *((kind,) if kind else ()))
@@ -332,6 +350,11 @@ def _declare_first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bo
 def _partition_stage(
     graph: Graph, identity: StageId, title: str, changes: dict[str, Any], other_seed: bool, needs: dict[str, Any]
 ) -> Stage[Partition]:
+    """Declare modules with changed settings of modularization.
+
+    `needs` are the drift `moved`, the scores `both`, the initial modules `start` or `clusters` and, optionally, the
+    modules `profile` whose decision about signed drift is adopted.
+    """
     settings = replace(graph.study.modularization, **changes)
     seed = graph.study.seed + other_seed
 
@@ -340,10 +363,10 @@ def _partition_stage(
 
         initial = needs["start"].labels if "start" in needs else needs["clusters"]
         direction: Any = needs["profile"].profile if "profile" in needs else ""
-        has_profile = direction in ("magnitude", "direction")
-        resolved_settings = replace(settings, direction=direction) if has_profile else settings
+        is_decided = direction in ("magnitude", "direction")
+        resolved_settings = replace(settings, direction=direction) if is_decided else settings
         rows = work.decoder.neuron_parameters
         return modularize(rows, moved, both[0], both[1], initial, resolved_settings, seed, work.progress)
 
     plain = settings_of(settings) | {"seed": seed}
-    return graph.stage(identity, title, make, needs=needs, reads=graph.model, settings=plain)
+    return graph.stage(identity, title, make, needs=needs, reads=graph.model_digests, settings=plain)

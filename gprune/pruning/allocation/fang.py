@@ -21,8 +21,9 @@ def layer_ratios(layer_change: Array, target: float) -> Array:
     """
     change = np.asarray(layer_change, dtype=np.float64)
     pruned = 1 - target
-    spread = np.ptp(change)
-    scaled = (change - change.min()) / (spread if spread > 0 else 1.0) * 2 * STRENGTH * pruned
+    value_range = np.ptp(change)
+    scaled = (change - change.min()) / (value_range if value_range > 0 else 1.0) * 2 * STRENGTH * pruned
+    # only differences between layers matter here: the shift restores the mean
     return _shift_to_sum(-scaled, 0.0, 1.0, pruned * len(change))
 
 
@@ -37,9 +38,8 @@ def allocate(
     """Return masks that prune each layer and its functional groups at the ratio of `layer_ratios`.
 
     The number of key/value groups is rounded first; neurons fill the remaining budget. The shared group (the
-    last label of a layer) loses neurons only after all other groups are empty.
-
-    With `equal`, every layer keeps these numbers of neurons and key/value groups instead.
+    last label of a layer) loses neurons only after all other groups are empty. If `equal` is set, every layer keeps
+    these numbers of neurons and key/value groups instead.
 
     Neurons are scored by twFLAP with the groups as modules, heads by FLAP. Every layer keeps at least one neuron and
     one key/value group, at the expense of the other layers. The kept weights meet the target to within one neuron,
@@ -56,7 +56,11 @@ def allocate(
 
 
 def unit_counts(ratios: Array, shape: ModelShape, target: float, shared: int) -> tuple[Array, Array]:
-    """Return (layers,) numbers of key/value groups and of neurons to keep, at least one of each per layer."""
+    """Return (layers,) numbers of key/value groups and of neurons to keep, at least one of each per layer.
+
+    `ratios` (layers,) are pruned shares, and `shared` is the number of neurons in the shared group of a layer.
+    """
+    # retention with one group and one neuron in every layer
     smallest = (shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
     shares = _shift_to_sum(1 - ratios, smallest, 1.0, target * shape.layers)
     counts = [budget.uniform_counts(shape, float(share)) for share in shares]
@@ -86,14 +90,15 @@ def _round_to_sum(quotas: Array, total: int) -> Array:
 
 
 def _keep_by_group(scores: Array, labels: Array, count: int) -> Array:
-    """Return (neurons,) bool, True for the `count` kept neurons; each group keeps its highest scores."""
-    sizes = np.bincount(labels)
-    pruned = min(len(scores) - count, int(sizes[:-1].sum()))
-    left = sizes.copy()
-    left[:-1] -= _round_to_sum(sizes[:-1] * pruned / sizes[:-1].sum(), pruned)
-    left[-1] = count - int(left[:-1].sum())
+    """Return (neurons,) bool, True for the `count` kept neurons of a layer; each group keeps its highest scores."""
+    # the last group is the shared one, which is pruned only if the others are empty
+    kept_counts = np.bincount(labels)
+    sizes = kept_counts[:-1].copy()
+    pruned = min(len(scores) - count, int(sizes.sum()))
+    kept_counts[:-1] -= _round_to_sum(sizes * pruned / sizes.sum(), pruned)
+    kept_counts[-1] = count - int(kept_counts[:-1].sum())
     mask = np.zeros(len(scores), dtype=bool)
-    for group, number in enumerate(left):
+    for group, kept_count in enumerate(kept_counts):
         members = np.flatnonzero(labels == group)
-        mask[members] = budget.highest(scores[members], int(number))
+        mask[members] = budget.highest(scores[members], int(kept_count))
     return mask

@@ -39,18 +39,18 @@ def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMas
 
     Raises MethodError if the target is below `lowest_retention`.
     """
-    block = pruned_layers(shape.layers)
-    lowest = lowest_retention(shape)
+    block, lowest = pruned_layers(shape.layers), lowest_retention(shape)
     if target < lowest:
         raise MethodError(
             f"LLM-Pruner prunes {len(block)} of {shape.layers} layers and cannot reach a retention of "
             f"{target}: ask for {math.ceil(lowest * 1000) / 1000} or more, or leave the method out"
         )
     # the pruned layers lose everything that the decoder must lose
-    inner = 1 - (1 - target) * shape.layers / len(block)
-    part = replace(shape, layers=len(block))
+    block_target = 1 - (1 - target) * shape.layers / len(block)
+    block_shape = replace(shape, layers=len(block))
     ffn = np.ones((shape.layers, shape.neurons), dtype=bool)
     heads = np.ones((shape.layers, shape.kv_heads), dtype=bool)
     for index, layer in enumerate(block):
-        ffn[layer], heads[layer] = uniform.allocate_layer(scores.ffn[layer], scores.heads[layer], part, inner, index)
+        layer_scores = scores.ffn[layer], scores.heads[layer]
+        ffn[layer], heads[layer] = uniform.allocate_layer(*layer_scores, block_shape, block_target, index)
     return uniform.build_masks(shape, ffn, heads, target, "llm_pruner")

@@ -36,7 +36,10 @@ def layer_counts(shape: ModelShape, target: float, layer: int, equal: Counts | N
 
 
 def _neurons_of_layer(layer: int, neurons: float) -> int:
-    """Return the number of neurons that a layer keeps; rounding keeps the running total over layers on target."""
+    """Return the number of neurons that a layer keeps, from the mean number `neurons` per layer.
+
+    The running total over layers is rounded, so that it stays on target.
+    """
     return budget.nearest_whole((layer + 1) * neurons) - budget.nearest_whole(layer * neurons)
 
 
@@ -58,8 +61,8 @@ def allocate_with_fixed_groups(
     `heads` (layers, key/value groups) bool is not changed. The retention meets the target to within one neuron, if
     the fixed groups allow it.
     """
-    left = target * shape.decoder_weights - np.count_nonzero(heads) * shape.group_weights
-    neurons = min(max(left / shape.neuron_weights / shape.layers, 1.0), float(shape.neurons))
+    ffn_weights = target * shape.decoder_weights - np.count_nonzero(heads) * shape.group_weights
+    neurons = min(max(ffn_weights / shape.neuron_weights / shape.layers, 1.0), float(shape.neurons))
     counts = [_neurons_of_layer(layer, neurons) if equal is None else equal[0] for layer in range(shape.layers)]
     ffn = np.stack([budget.highest(row, count) for row, count in zip(scores.ffn, counts, strict=True)])
     return build_masks(shape, ffn, np.array(heads), target, scores.metric)

@@ -45,12 +45,15 @@ class ReleasedFluctuation:
         """Start with zero sums of the shape and on the device of `template` (layers, channels)."""
         self.samples, self.tokens = 0, 0
         self.sum = torch.zeros_like(template, dtype=torch.float64)
+        """sum of x over all tokens so far"""
         self.total = torch.zeros_like(self.sum)
+        """the sum over samples in the formula"""
 
     def prepare(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, lengths: Array) -> Pending:
-        """Return the updates for a batch from its (layers, sequences, channels) sums about `centre`; apply none.
+        """Return the updates for a batch from its (layers, sequences, channels) sums of x - centre; apply none.
 
-        `lengths` (sequences,) are the numbers of tokens.
+        `squares` are the sums of (x - centre)^2, `centre` is (layers, channels), and `lengths` (sequences,) the numbers of
+        tokens.
         """
         token_sum, total, tokens = self.sum.clone(), self.total.clone(), self.tokens
         for sample, length in enumerate(lengths.tolist()):
@@ -91,11 +94,12 @@ class ChannelMoments:
         `released` requests the fluctuation of FLAP's released code as well.
         """
         self.name = name
-        self.first = layers.start
+        self.first_layer = layers.start
         self.tokens = [0] * shards
         self.mean = torch.zeros(shards, len(layers), channels, dtype=torch.float64, device=device)
         self.moment = torch.zeros_like(self.mean)
         self.shift = torch.zeros(len(layers), channels, device=device)
+        """(layers, channels) estimated mean, which is subtracted from the inputs before they are summed"""
         self.sums = torch.empty(len(layers), 0, channels, device=device)
         self.squares = torch.empty_like(self.sums)
         self.buffer = torch.empty(0, device=device)
@@ -113,7 +117,7 @@ class ChannelMoments:
         sequences, length, channels = inputs.shape
         self.lengths = np.full(sequences, length) if self.counted is None else self.counted.sum(axis=1)
         weights = None if self.counted is None else torch.tensor(self.counted).to(inputs.device).unsqueeze(-1)
-        index = layer - self.first
+        index = layer - self.first_layer
         if self.sums.shape[1] != sequences:
             self.sums = self.sums.new_empty(len(self.shift), sequences, channels)
             self.squares = torch.empty_like(self.sums)
@@ -162,10 +166,10 @@ class ChannelMoments:
     def _merge_moments(self, shard: int, tokens: int, mean: torch.Tensor, moment: torch.Tensor) -> Pending:
         """Return the updates that merge one group of tokens into a shard by Chan's rule."""
         old_tokens, new_tokens = self.tokens[shard], self.tokens[shard] + tokens
-        centre, spread = self.mean[shard], self.moment[shard]
-        difference = mean - centre
+        old_mean, old_moment = self.mean[shard], self.moment[shard]
+        difference, share = mean - old_mean, tokens / new_tokens
         between = difference**2 * (old_tokens * tokens / new_tokens)
-        return [(centre, centre + difference * (tokens / new_tokens)), (spread, spread + (moment + between))]
+        return [(old_mean, old_mean + difference * share), (old_moment, old_moment + (moment + between))]
 
     def find_nonfinite(self, shard: int) -> tuple[int, str] | None:
         """Return the layer of a shard's first NaN or infinite input and a description; synchronizes the device."""
@@ -173,7 +177,7 @@ class ChannelMoments:
         if not len(faults):
             return None
         layer, channel = faults[0].tolist()
-        return self.first + layer, f"{self.name} in layer {self.first + layer} (channel {channel})"
+        return self.first_layer + layer, f"{self.name} in layer {self.first_layer + layer} (channel {channel})"
 
     def result(self) -> Moments:
         """Return the moments as arrays on the CPU."""

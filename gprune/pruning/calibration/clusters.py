@@ -10,8 +10,8 @@ import numpy as np
 
 from gprune.records import Array
 
-# Lloyd steps, and rounds of price updates within each
-_ITERATIONS, _SWEEPS = 25, 5
+# maximum number of Lloyd steps, and rounds of price updates within each step
+_MOST_STEPS, _PRICE_ROUNDS = 25, 5
 # the search ends when a Lloyd step reduces the summed squared distance by a smaller share than this
 _LEAST_GAIN = 1e-4
 
@@ -39,8 +39,8 @@ def bounded_clusters(
     def assign(cost: Array) -> Array:
         return bounded_labels(cost, low, high)
 
-    tries = [_lloyd(points, count, generator, assign) for _ in range(starts)]
-    labels, centroids, _ = min(tries, key=lambda attempt: attempt[2])
+    attempts = [_lloyd(points, count, generator, assign) for _ in range(starts)]
+    labels, centroids, _ = min(attempts, key=lambda attempt: attempt[2])
     return labels, centroids
 
 
@@ -49,22 +49,24 @@ def _lloyd(
 ) -> tuple[Array, Array, float]:
     """Return labels, means and summed squared distance after one k-means++ start."""
     centroids, best = _seeds(points, count, generator), np.inf
-    labels, total = np.zeros(len(points), dtype=np.int64), (points**2).sum()
+    labels, squares = np.zeros(len(points), dtype=np.int64), (points**2).sum()
     buffer = np.empty_like(points)
-    for _ in range(_ITERATIONS):
+    for _ in range(_MOST_STEPS):
+        # squared distances without |x|^2, which is the same for all clusters
         cost = (centroids**2).sum(axis=1) - points @ (2 * centroids).T
         proposed = assign(cost)
         means = _means(points, proposed, count, buffer)
-        spread = total - np.bincount(proposed, minlength=count) @ (means**2).sum(axis=1)
-        # balancing is greedy, so a step may also loosen the clusters
-        if spread >= (1 - _LEAST_GAIN) * best:
+        distance = squares - np.bincount(proposed, minlength=count) @ (means**2).sum(axis=1)
+        # balancing is greedy, so a step may also increase the distance
+        if distance >= (1 - _LEAST_GAIN) * best:
             break
-        labels, centroids, best = proposed, means, spread
+        labels, centroids, best = proposed, means, distance
     return labels, centroids, float(best)
 
 
 def _means(points: Array, labels: Array, count: int, buffer: Array) -> Array:
-    """Return the (count, dimensions) means of the clusters."""
+    """Return the (count, dimensions) means of the clusters; `buffer` (like `points`) is overwritten."""
+    # numpy sorts 16-bit integers fastest
     order = np.argsort(labels.astype(np.uint16), kind="stable")
     ordered = points.take(order, axis=0, out=buffer, mode="clip")
     ends = np.cumsum(np.bincount(labels, minlength=count))
@@ -85,10 +87,10 @@ def _seeds(points: Array, count: int, generator: np.random.Generator) -> Array:
 def balanced_labels(cost: Array) -> Array:
     """Return (points,) labels of clusters of equal size, at nearly the lowest total cost.
 
-    An auction: prices first balance the demand for the clusters. Since the sizes are fixed, prices change the total
-    cost by a constant only. Then every point requests its cheapest open cluster. A cluster with at least as many
-    requests as capacity accepts the points that would lose most in another cluster, and closes. The other points
-    request again. At least one cluster closes in each round, so the loop ends.
+    The method is an auction. First, prices balance the demand for the clusters. Since the sizes are fixed, prices
+    change the total cost by a constant only. Then every point requests its cheapest open cluster. A cluster with at
+    least as many requests as capacity accepts the points that would lose most in another cluster, and closes. The
+    other points request again. At least one cluster closes in each round, so the loop ends.
 
     `cost` is (points, clusters), with two or more clusters and at least as many points. Cluster sizes
     differ by at most one; the clusters with the highest demand are the larger ones.
@@ -157,7 +159,7 @@ def _prices(cost: Array, price: Callable[[int, Array], float]) -> Array:
     # transposed, so that each cluster is a contiguous row, which is several times faster
     unpriced = np.ascontiguousarray(cost.T)
     priced = unpriced.copy()
-    for _ in range(_SWEEPS):
+    for _ in range(_PRICE_ROUNDS):
         for cluster, other_cost in _lowest_other_costs(priced):
             gain = np.subtract(other_cost, unpriced[cluster], out=other_cost)
             np.add(unpriced[cluster], price(cluster, gain), out=priced[cluster])

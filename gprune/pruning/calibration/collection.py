@@ -48,8 +48,8 @@ def collect(
 
     Shards are contiguous runs of the sequences, whose order is already random. The batch size affects speed only and
     is halved when memory runs out. `strongest` records the strongest positions in the same pass.
-    Raises SettingsError if there are fewer sequences than shards, sequences are longer than the model's
-    positions, or not even one of them fits in memory. Raises NumericsError if an activation is NaN or infinite.
+    Raises SettingsError if there are fewer sequences than shards, a sequence has more tokens than the model has
+    positions, or not even one sequence fits in memory. Raises NumericsError if an activation is NaN or infinite.
     """
     samples, length = tokens.ids.shape
     _require_positions(decoder, length)
@@ -69,8 +69,8 @@ def collect(
         if strongest is not None:
             strongest.commit(peaks)
         # each shard is checked once, when it is complete, because the check synchronizes with the device
-        for complete in range(shard[rows.start], shard[rows.stop] if rows.stop < samples else shard[-1] + 1):
-            require_finite(attention, ffn, complete)
+        for index in range(shard[rows.start], shard[rows.stop] if rows.stop < samples else shard[-1] + 1):
+            require_finite(attention, ffn, index)
 
     observer = _chain_observers(ffn.add, strongest.add) if strongest is not None else ffn.add
     with observe_inputs(decoder, range(decoder.shape.layers), observer, attention.add):
@@ -114,6 +114,7 @@ def collect_strongest(
 
 
 def _require_positions(decoder: Decoder, length: int) -> None:
+    """Raise SettingsError if a sequence has more tokens than the model has positions."""
     positions = getattr(decoder.config, "max_position_embeddings", None)
     if positions is not None and length > positions:
         raise SettingsError(
@@ -123,6 +124,8 @@ def _require_positions(decoder: Decoder, length: int) -> None:
 
 
 def _chain_observers(first: Observer, second: Observer) -> Observer:
+    """Return an observer that calls both."""
+
     def observer(layer: int, inputs: torch.Tensor) -> None:
         first(layer, inputs)
         second(layer, inputs)
@@ -131,7 +134,7 @@ def _chain_observers(first: Observer, second: Observer) -> Observer:
 
 
 def assign_shards(tokens: Tokens, shards: int) -> Array:
-    """Return the (samples,) shard of each sequence: contiguous runs whose sizes differ by at most one.
+    """Return the (samples,) shard index of each sequence: contiguous runs whose sizes differ by at most one.
 
     Raises SettingsError if there are fewer sequences than shards.
     """
@@ -165,6 +168,7 @@ def hook_inputs(hooks: dict[torch.nn.Module, Callable[..., Any]]) -> Iterator[No
 
 
 def _accumulators(decoder: Decoder, settings: CalibrationSettings) -> tuple[ChannelMoments, ChannelMoments]:
+    """Return empty moments of the inputs of all down_proj and of all o_proj."""
     shape, released = decoder.shape, settings.flap_variant == "released"
     widths = (("down_proj", shape.neurons), ("o_proj", shape.heads * shape.head_width))
     ffn, attention = (

@@ -82,35 +82,42 @@ class GroupMoments:
         `members` is (groups, tokens) float32, 1 if a token belongs to a group. A group is a pair of one of the
         batch's `shards` and a context, sorted by shard.
         """
-        wide = inputs.float()
+        values = inputs.float()
         tokens = members.sum(dim=1, dtype=torch.float64)[:, None]
         count = tokens.clamp(min=1)
         # matrix products instead of scattered sums, which are not deterministic on a GPU; each token is in one group
-        centre = (members @ wide) / count.float()
-        centred = wide - centre[members.argmax(dim=0)]
-        remainder = (members @ centred).double() / count
-        moment = (members @ centred.square_()).double() - tokens * remainder**2
+        centre = (members @ values) / count.float()
+        centred = values - centre[members.argmax(dim=0)]
+        # the rounding error of the float32 mean
+        correction = (members @ centred).double() / count
+        moment = (members @ centred.square_()).double() - tokens * correction**2
         shape = self.mean[shards, layer].shape
-        mean = (centre.double() + remainder).view(shape)
+        mean = (centre.double() + correction).view(shape)
         return self._merge_moments(layer, shards, tokens.view(*shape[:-1], 1), mean, moment.view(shape))
 
     def _merge_moments(
         self, layer: int, shards: slice, tokens: torch.Tensor, mean: torch.Tensor, moment: torch.Tensor
     ) -> Pending:
-        """Merge (shards, contexts) groups of one layer by Chan's rule; an empty group changes nothing."""
-        count, centre, spread = (part[shards, layer] for part in (self.tokens, self.mean, self.moment))
+        """Return the updates that merge the groups of a layer by Chan's rule; an empty group changes nothing.
+
+        `tokens` is (shards, contexts, 1), `mean` and `moment` are (shards, contexts, channels).
+        """
+        count, old_mean, old_moment = (part[shards, layer] for part in (self.tokens, self.mean, self.moment))
         old_count = count.unsqueeze(-1)
         new_count = (old_count + tokens).clamp(min=1)
-        difference = mean - centre
+        difference = mean - old_mean
         return [
-            (centre, centre + difference * (tokens / new_count)),
-            (spread, spread + (moment + difference**2 * (old_count * tokens / new_count))),
+            (old_mean, old_mean + difference * (tokens / new_count)),
+            (old_moment, old_moment + (moment + difference**2 * (old_count * tokens / new_count))),
             (count, count + tokens.squeeze(-1)),
         ]
 
 
 class _ContextSums:
-    """Running sums for one set of contexts, and the groups of the tokens in the current batch."""
+    """Running sums for one set of contexts, and the groups of the tokens in the current batch.
+
+    A group is a pair of a shard and a context, see `GroupMoments.prepare`.
+    """
 
     def __init__(self, decoder: Decoder, contexts: Contexts, shards: int) -> None:
         shape = decoder.shape
@@ -123,9 +130,10 @@ class _ContextSums:
     def assign(
         self, layer: int, inputs: torch.Tensor, shards: int, shard_of_token: torch.Tensor, counted: torch.Tensor
     ) -> None:
-        """Assign the tokens of a batch from `shards` shards to groups by their (tokens, hidden) FFN inputs.
+        """Assign the tokens of a batch to groups by their (tokens, hidden) FFN inputs.
 
-        `counted` is (tokens,) float32, 0 for tokens that belong to no group.
+        `shards` is the number of shards in the batch, `shard_of_token` (tokens,) their indices from 0. `counted` is
+        (tokens,) float32, 0 for tokens that belong to no group.
         """
         group = shard_of_token * self.contexts + self.lookup.labels(layer, inputs)
         members = torch.zeros(shards * self.contexts, len(group), device=group.device)
@@ -138,7 +146,7 @@ class _ContextSums:
         return [(affinity, affinity + total.view(-1, *affinity.shape).sum(dim=0))]
 
     def record(self, text: str, layer_change: torch.Tensor) -> ContextStatistics:
-        """Return the statistics as arrays on the CPU."""
+        """Return the statistics as arrays on the CPU; `layer_change` (layers,) is the mean of 1 - cosine similarity."""
         moments = self.moments
         tokens = moments.tokens.sum(dim=0).clamp(min=1).unsqueeze(-1)
         return ContextStatistics(
@@ -159,9 +167,9 @@ class _Pass:
         shape, device = decoder.shape, decoder.device
         self.decoder, self.gradient = decoder, gradient
         self.sums = [_ContextSums(decoder, context, shards) for context in contexts]
-        self.change = torch.zeros(shape.layers, dtype=torch.float64, device=device)
+        self.layer_change = torch.zeros(shape.layers, dtype=torch.float64, device=device)
         self.tokens = 0
-        # shards of the current batch, and the factor by which its loss is multiplied
+        # shards of the current batch (also by token, from 0), and the factor by which its loss is multiplied
         self.shards = slice(0)
         self.shard_of_token = torch.empty(0, dtype=torch.int64, device=device)
         # 1 for every token of the current batch that counts, else 0
@@ -206,7 +214,7 @@ class _Pass:
 
     def records(self, text: str) -> list[ContextStatistics]:
         """Return the statistics under each set of contexts as arrays on the CPU."""
-        return [sums.record(text, self.change / self.tokens) for sums in self.sums]
+        return [sums.record(text, self.layer_change / self.tokens) for sums in self.sums]
 
     def _clear_batch(self) -> None:
         """Drop the intermediate values of a batch."""
@@ -261,7 +269,7 @@ class _Pass:
             outputs = output[0] if isinstance(output, tuple) else output
             inputs, outputs = (states.to(self.decoder.device).float() for states in (inputs, outputs))
             distance = (1 - nn.functional.cosine_similarity(inputs, outputs, dim=-1)).flatten() * self.counted
-            change = self.change[layer]
+            change = self.layer_change[layer]
             self.pending.append((change, change + distance.sum(dtype=torch.float64)))
 
         return hook

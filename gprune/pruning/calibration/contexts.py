@@ -118,19 +118,21 @@ class ContextLookup:
 
     def labels(self, layer: int, inputs: torch.Tensor) -> torch.Tensor:
         """Return (tokens,) int64 context of each of (tokens, hidden) FFN inputs of a layer."""
+        # half the negative squared distance, up to a term that all contexts share
         closeness = inputs.float() @ self.directions[layer].T - self.offsets[layer]
         return closeness.argmax(dim=1)
 
 
 def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress) -> torch.Tensor:
-    """Return (layers, sequences, length, hidden) FFN inputs, in the model's dtype on the CPU."""
+    """Return the (layers, sequences, length, hidden) FFN inputs for `ids`, in the model's dtype on the CPU."""
     sequences, length = ids.shape
     shape = decoder.shape
     inputs = torch.empty(shape.layers, sequences, length, shape.hidden, dtype=decoder.dtype)
 
+    # index of the first sequence of the current batch
     first = 0
 
-    def keep(layer: int) -> Callable[..., None]:
+    def store_inputs(layer: int) -> Callable[..., None]:
         def hook(_: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
             inputs[layer, first : first + len(arguments[0])] = arguments[0]
 
@@ -142,7 +144,7 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
         on_progress(first, sequences, "FFN inputs")
         decoder.hidden_states(torch.from_numpy(ids[rows].astype(np.int64)))
 
-    with hook_inputs({decoder.entrance(layer): keep(layer) for layer in range(shape.layers)}):
+    with hook_inputs({decoder.entrance(layer): store_inputs(layer) for layer in range(shape.layers)}):
         batch_runner(batch, length, decoder, on_progress).run_batches(sequences, run)
     on_progress(sequences, sequences, "FFN inputs")
     return inputs
@@ -162,14 +164,14 @@ def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[A
 
 def _centroids(points: Array, settings: ContextSettings, generator: np.random.Generator) -> Array:
     """Return (contexts, dimensions) float64 means of the clusters of one layer's (tokens, dimensions) inputs."""
-    wide = points.astype(np.float64)
+    points = points.astype(np.float64)
     if settings.clustering == "released":
-        return bounded_clusters(wide, settings.count, generator, _SLACK, _STARTS)[1]
-    return balanced_clusters(wide, settings.count, generator)[1]
+        return bounded_clusters(points, settings.count, generator, _SLACK, _STARTS)[1]
+    return balanced_clusters(points, settings.count, generator)[1]
 
 
 def _distances(centroids: Array) -> Array:
-    """Return (contexts, contexts) Euclidean distances over their off-diagonal mean; zeros where all coincide."""
+    """Return (contexts, contexts) Euclidean distances divided by their off-diagonal mean; 0 if all coincide."""
     distances: Array = np.linalg.norm(centroids[:, None] - centroids[None], axis=-1)
     scale = distances.sum() / (len(centroids) * (len(centroids) - 1))
     return distances / scale if scale > 0 else distances

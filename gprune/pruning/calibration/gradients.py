@@ -26,8 +26,8 @@ _HEAD_SCALE = 2.0**8
 # label of a target that does not count
 _IGNORED = -100
 
-# dimension that is summed: 1 if a unit has a row of the matrix, 0 if it has a column
-_SUMMED = {"gate_proj": 1, "up_proj": 1, "down_proj": 0, "q_proj": 1, "k_proj": 1, "v_proj": 1, "o_proj": 0}
+# axis of a weight matrix that is summed: 1 if each unit has a row, 0 if it has a column
+_SUMMED_AXIS = {"gate_proj": 1, "up_proj": 1, "down_proj": 0, "q_proj": 1, "k_proj": 1, "v_proj": 1, "o_proj": 0}
 
 Reduced = dict[tuple[int, str], torch.Tensor]
 """(units,) float64 sums of |weight * gradient| over the rows or columns of each unit, by layer and projection"""
@@ -50,7 +50,7 @@ def loss_gradient(
     if counted is not None:
         ids = ids.masked_fill(~torch.tensor(counted).to(ids.device), _IGNORED)
     states, targets = hidden.detach()[:, :-1].flatten(0, 1), ids[:, 1:].flatten().to(hidden.device)
-    half = hidden.dtype == torch.float16
+    is_half = hidden.dtype == torch.float16
     gradient = torch.zeros_like(states, dtype=torch.float32)
     rows = max(1, _BLOCK_LOGITS // int(decoder.config.vocab_size))
     for start in range(0, len(states), rows):
@@ -59,10 +59,11 @@ def loss_gradient(
         with torch.enable_grad():
             scores = decoder.logits(leaf).float()
             loss = nn.functional.cross_entropy(scores, targets[part], reduction="sum", ignore_index=_IGNORED)
-            (gradient[part],) = torch.autograd.grad(loss * _HEAD_SCALE if half else loss, leaf)
+            (gradient[part],) = torch.autograd.grad(loss * _HEAD_SCALE if is_half else loss, leaf)
     scale = torch.ones((), dtype=torch.float64, device=hidden.device)
-    if half:
+    if is_half:
         peak = gradient.abs().amax() if len(gradient) else scale
+        # the lower limit keeps the logarithm of a gradient of 0 finite
         power = torch.exp2(-torch.ceil(torch.log2(peak.double().clamp(min=2.0**-100))))
         gradient *= power
         scale *= power * _HEAD_SCALE
@@ -114,7 +115,7 @@ def _first_sequences(tokens: Tokens, settings: BaselineSettings) -> tuple[torch.
     if available[0] < samples or available[1] < length:
         raise MethodError(
             f"{tokens.text!r} gives {available[0]} sequences of {available[1]} tokens, but LLM-Pruner's gradient "
-            f"wants {samples} of {length}: lower baselines.taylor_samples and baselines.taylor_length, or "
+            f"needs {samples} of {length}: lower baselines.taylor_samples and baselines.taylor_length, or "
             "raise calibration.samples and calibration.length"
         )
     counted = None if tokens.counted is None else tokens.counted[:samples, :length]
@@ -174,11 +175,13 @@ def _reduce_gradients(decoder: Decoder, reduced: Reduced) -> Iterator[None]:
 
 
 def _reduction_hook(layer: int, slices: dict[str, slice], reduced: Reduced) -> Callable[[torch.Tensor], None]:
+    """Return a hook that reduces the gradient of a weight; `slices` are the rows of each projection in a fused one."""
+
     def hook(weight: torch.Tensor) -> None:
         gradient: Any = weight.grad
         # converted to float32 first, because a product of float16 numbers would underflow
         product = gradient.float().mul_(weight.detach()).abs_()
-        total = product.sum(dim=_SUMMED[next(iter(slices))], dtype=torch.float64)
+        total = product.sum(dim=_SUMMED_AXIS[next(iter(slices))], dtype=torch.float64)
         reduced.update({(layer, part): total[rows] for part, rows in slices.items()})
         weight.grad = None
 
@@ -190,17 +193,17 @@ def _require_finite_gradients(decoder: Decoder, reduced: Reduced) -> None:
     finite = [torch.isfinite(total).all().to(decoder.device) for total in reduced.values()]
     is_finite = dict(zip(reduced, torch.stack(finite).tolist(), strict=True))
     for layer in reversed(range(decoder.shape.layers)):
-        for name in _SUMMED:
+        for name in _SUMMED_AXIS:
             if not is_finite[layer, name]:
                 raise NumericsError(f"the gradient of {name} in layer {layer} is not finite: use float32 or bfloat16")
 
 
 def _unit_scores(shape: ModelShape, text: str, values: dict[tuple[int, str], Array]) -> UnitScores:
     """Return unit scores from the (units,) sums of each matrix, by layer and projection."""
-    part = {name: np.stack([values[layer, name] for layer in range(shape.layers)]) for name in _SUMMED}
+    part = {name: np.stack([values[layer, name] for layer in range(shape.layers)]) for name in _SUMMED_AXIS}
     shared = (part["k_proj"] + part["v_proj"]).reshape(shape.layers, shape.kv_heads, 1, shape.head_width)
-    spread = np.repeat(shared / shape.group_size, shape.group_size, axis=2)
-    channels = part["q_proj"] + part["o_proj"] + spread.reshape(shape.layers, -1)
+    by_head = np.repeat(shared / shape.group_size, shape.group_size, axis=2)
+    channels = part["q_proj"] + part["o_proj"] + by_head.reshape(shape.layers, -1)
     heads = channels.reshape(shape.layers, shape.kv_heads, shape.group_channels).sum(axis=-1)
     ffn = part["gate_proj"] + part["up_proj"] + part["down_proj"]
     return UnitScores("llm_pruner", text, ffn, heads, channels)

@@ -11,8 +11,8 @@ import torch
 from gprune.records import Array
 
 _BLOCKS = 12
-"""blocks of the Krylov space; each has half the requested number of directions, because many narrow blocks are more
-accurate than few wide ones at the same cost"""
+"""number of blocks of the Krylov space; each has half the requested number of directions, because many narrow blocks
+are more accurate than few wide ones at the same cost"""
 
 
 def principal_coordinates(rows: Array, limit: int) -> tuple[Array, Array]:
@@ -25,21 +25,21 @@ def principal_coordinates(rows: Array, limit: int) -> tuple[Array, Array]:
     _, coordinates = principal_components(torch.from_numpy(centred), min(limit, len(rows) - 1, rows.shape[1]))
     variances: Array = np.square(coordinates.numpy(), dtype=np.float64).sum(axis=0)
     # summed row by row, because a float64 copy of all points would take twice their memory
-    variance = sum(float(np.square(row, dtype=np.float64).sum()) for row in centred)
-    return coordinates.numpy(), variances / variance
+    total = sum(float(np.square(row, dtype=np.float64).sum()) for row in centred)
+    return coordinates.numpy(), variances / total
 
 
 def principal_components(centred: torch.Tensor, dimensions: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the directions of largest variance and the coordinates of the points along them.
 
     `centred` is (points, width) float32 with mean zero. Returns (dimensions, width) float32 orthonormal rows in
-    order of falling variance, with the largest entry of each positive, and (points, dimensions) float32 coordinates.
+    descending order of variance, with the largest entry of each positive, and (points, dimensions) float32 coordinates.
     `dimensions` is at most the width and less than the number of points.
     """
-    block = (dimensions + 1) // 2
+    block_width = (dimensions + 1) // 2
     # block iteration saves nothing if the Krylov space is nearly as wide as the points
-    is_narrow = min(centred.shape) <= 2 * _BLOCKS * block
-    rows = _exact_directions(centred, dimensions) if is_narrow else _krylov_directions(centred, dimensions, block)
+    is_narrow = min(centred.shape) <= 2 * _BLOCKS * block_width
+    rows = _exact_directions(centred, dimensions) if is_narrow else _krylov_directions(centred, dimensions, block_width)
     # a direction's sign is arbitrary: its largest entry is made positive
     largest = rows.gather(1, rows.abs().argmax(dim=1, keepdim=True))
     rows = (rows * torch.where(largest < 0, -1.0, 1.0)).float()
@@ -54,18 +54,19 @@ def _exact_directions(centred: torch.Tensor, dimensions: int) -> torch.Tensor:
     return vectors[:, -dimensions:].T.flip(0)
 
 
-def _krylov_directions(centred: torch.Tensor, dimensions: int, width: int) -> torch.Tensor:
+def _krylov_directions(centred: torch.Tensor, dimensions: int, block_width: int) -> torch.Tensor:
     """Return (dimensions, width) directions of largest variance by block Krylov iteration."""
     generator = torch.Generator().manual_seed(0)
-    start = torch.randn(centred.shape[1], width, generator=generator)
+    start = torch.randn(centred.shape[1], block_width, generator=generator)
     block = torch.linalg.qr(start.to(centred.device)).Q
+    # orthonormal columns that span the Krylov space, and their products with the points
     basis, images = block, centred @ block
     for _ in range(_BLOCKS - 1):
-        block = _orthogonal_part(centred.T @ images[:, -width:], basis)
+        block = _orthogonal_part(centred.T @ images[:, -block_width:], basis)
         basis, images = torch.cat([basis, block], dim=1), torch.cat([images, centred @ block], dim=1)
     # float64 costs little compared with the products with the points
-    _, mixed = torch.linalg.eigh((images.T @ images).double())
-    return (basis @ mixed[:, -dimensions:].float()).T.flip(0)
+    _, vectors = torch.linalg.eigh((images.T @ images).double())
+    return (basis @ vectors[:, -dimensions:].float()).T.flip(0)
 
 
 def _orthogonal_part(block: torch.Tensor, basis: torch.Tensor) -> torch.Tensor:

@@ -21,7 +21,7 @@ from gprune.system.errors import CorpusError, ModelError, NumericsError, Setting
 from gprune.system.progress import Progress, silent
 
 _ROLES = {"calibration": 0, "evaluation": 1, "held_out": 2}
-# documents per batch; not a setting, because another batch size rounds differently and may change tokens
+# documents and tokens per batch; not settings, because another batch size rounds differently and may change tokens
 _MOST_DOCUMENTS = 128
 _MOST_TOKENS = 2**13
 _PROGRESS_INTERVAL = 8
@@ -32,8 +32,8 @@ _PROGRESS_INTERVAL = 8
 def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = silent) -> SampledText:
     """Sample a text from the model.
 
-    Raises SettingsError if a document is longer than the model's positions, ModelError if the model has no start
-    token, CorpusError if too few documents are distinct, NumericsError if the model's scores are not finite.
+    Raises SettingsError if a document has more tokens than the model has positions, ModelError if the model has no
+    start token, CorpusError if too few documents are distinct, NumericsError if the model's scores are not finite.
     """
     _require_positions(decoder, recipe, text)
     start, prefix_length = _start_token(decoder, text)
@@ -61,7 +61,7 @@ def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = 
 
 
 def _report_progress(on_progress: Progress, recipe: Recipe, documents: int, unfinished: int, tokens: int) -> None:
-    """Report the tokens of complete documents and of `unfinished` documents with `tokens` tokens each."""
+    """Report the tokens of `documents` complete documents, and of `unfinished` ones with `tokens` tokens each."""
     done = documents * recipe.length + unfinished * tokens
     on_progress(done, recipe.candidates * recipe.length, "tokens written by the model")
 
@@ -91,12 +91,12 @@ def _start_token(decoder: Decoder, text: str) -> tuple[int, int]:
         tokenizer.eos_token_id,
         eos_ids[0] if isinstance(eos_ids, list | tuple) and eos_ids else eos_ids,
     )
-    size = decoder.embeddings
+    size = decoder.num_embeddings
     start = next((token for token in candidates if isinstance(token, int) and 0 <= token < size), None)
     if start is None:
         raise ModelError(
-            f"the text {text!r} cannot be written: the model has no token that begins or ends a text, so it "
-            "has nothing to start from. Choose another text"
+            f"the text {text!r} cannot be written: the model has no token that begins or ends a text, from "
+            "which sampling could start. Choose another text"
         )
     return start, int(tokenizer("a")["input_ids"][:1] == [start])
 
@@ -150,7 +150,7 @@ def _draw_tokens(scores: Tensor, forbidden: Tensor, uniform: Tensor, temperature
     allowed = (scores / temperature).masked_fill(forbidden, -torch.inf)
     summed = allowed.softmax(dim=-1).cumsum(dim=-1)
     total = summed[:, -1:].contiguous()
-    # the threshold stays below the total, because rounding could otherwise select an index past the last token
+    # the threshold stays below the total: otherwise rounding could select an index past the last token
     threshold = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
     # NaN scores give an index past the last token; the index is clamped here, and the caller checks the loss
     return torch.searchsorted(summed, threshold, right=True).clamp(max=scores.shape[-1] - 1)

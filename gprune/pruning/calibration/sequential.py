@@ -104,7 +104,7 @@ def embed_sequences(decoder: Decoder, tokens: Tokens, batch: int, copies: float 
     for start in range(0, samples, batch):
         ids = torch.from_numpy(tokens.ids[start : start + batch].astype(np.int64))
         if len(ids) not in calls:
-            calls[len(ids)] = _calls(decoder, ids)
+            calls[len(ids)] = _record_calls(decoder, ids)
         counted = tokens.counted_in(slice(start, start + batch))
         blocks.append(Block(_embed_batch(decoder, ids).to(device), counted, calls[len(ids)]))
     return blocks
@@ -114,7 +114,7 @@ class StopForward(Exception):  # noqa: N818
     """Raised by a hook to end a forward pass after the module of interest."""
 
 
-def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
+def _record_calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
     """Return the arguments of every layer besides the hidden states, for the batch size of `ids`."""
     calls: list[Call] = []
 
@@ -126,28 +126,29 @@ def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
         for layer in decoder.layers:
             stack.callback(layer.register_forward_pre_hook(record, with_kwargs=True).remove)
         decoder.hidden_states(ids)
-    # the pass only records the calls
+    # only passes that measure the model count
     decoder.count_forward(-ids.numel())
     return calls
 
 
 def _embed_batch(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
     """Return (sequences, length, hidden) input of the first layer."""
-    reached: list[torch.Tensor] = []
+    inputs: list[torch.Tensor] = []
 
     def stop(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        reached.append(_split_states(arguments, keywords)[2])
+        inputs.append(_split_states(arguments, keywords)[2])
         raise StopForward
 
     # leaving the handle's context removes the hook
     with decoder.layers[0].register_forward_pre_hook(stop, with_kwargs=True), suppress(StopForward):
         decoder.hidden_states(ids)
-    return reached[0]
+    return inputs[0]
 
 
 def _split_states(
     arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any], torch.Tensor]:
+    """Return the arguments of a layer without the hidden states, and the hidden states."""
     if arguments:
         return arguments[1:], keywords, arguments[0]
     other_keywords = {name: value for name, value in keywords.items() if name != "hidden_states"}
@@ -156,10 +157,10 @@ def _split_states(
 
 def _measure_energy(decoder: Decoder, layer: int, blocks: list[Block]) -> tuple[Array, Array]:
     """Return the energy of every neuron and every o_proj channel of one layer, float64."""
-    shape, only = decoder.shape, range(layer, layer + 1)
+    shape, layers = decoder.shape, range(layer, layer + 1)
     widths = (("down_proj", shape.neurons), ("o_proj", shape.heads * shape.head_width))
-    ffn, attention = (ChannelMoments(name, 1, only, width, decoder.device) for name, width in widths)
-    with observe_inputs(decoder, only, ffn.add, attention.add):
+    ffn, attention = (ChannelMoments(name, 1, layers, width, decoder.device) for name, width in widths)
+    with observe_inputs(decoder, layers, ffn.add, attention.add):
         for block in blocks:
             ffn.counted = attention.counted = block.counted
             block.run(decoder, layer)

@@ -1,7 +1,7 @@
 """Record the positions with the strongest activations of each neuron, in the pass that measures moments.
 
 The activation is the input of down_proj. Each sequence contributes its activation of largest magnitude, and the
-tracker keeps the largest of these for each neuron, each from another sequence. Ties keep the earlier sequence, so
+tracker keeps the largest of these for each neuron. Ties keep the earlier sequence, so
 the result does not depend on the batch size. The device is not synchronized while batches run.
 """
 
@@ -57,14 +57,14 @@ class PeakTracker:
         strength = torch.maximum(high, -low)
         self.peaks[layer] = strength
         # NaN compares as not below any value, so it is included
-        beaten = ~(strength <= self._strength(layer)[-1])
+        is_stronger = ~(strength <= self._strength(layer)[-1])
         step = max(_SEARCH_SIZE // self.length, 1)
         order = torch.arange(self.length, dtype=torch.int32)[:, None]
-        for rows, channels in zip(*(part.split(step) for part in beaten.nonzero(as_tuple=True)), strict=True):
+        for rows, channels in zip(*(part.split(step) for part in is_stronger.nonzero(as_tuple=True)), strict=True):
             # the layout is (length, candidates), so that the search runs along contiguous rows
             values = inputs[rows, :, channels].T
             position = torch.where(values.abs() == strength[rows, channels], order, self.length).amin(dim=0)
-            # a NaN value has no position; it is rejected at the end
+            # NaN equals no value, so it has no position; the record rejects NaN values
             position.clamp_(max=self.length - 1)
             self.peak_at[layer, rows, channels] = position
             self.peaks[layer, rows, channels] = inputs[rows, position.long(), channels].float()
@@ -78,12 +78,12 @@ class PeakTracker:
         """Return the updates for the current batch after all layers were added; apply none."""
         current, pending = (self.values, self.positions, self.sequences), Pending()
         updated = [torch.empty_like(part) for part in current]
-        numbers = torch.arange(self.seen, self.seen + self.peaks.shape[1], dtype=torch.int32, device=self.peaks.device)
+        indices = torch.arange(self.seen, self.seen + self.peaks.shape[1], dtype=torch.int32, device=self.peaks.device)
         for layer in range(len(self.values)):
             strength = torch.cat([self._strength(layer), self.peaks[layer].abs()])
             # the sort is stable, so that earlier entries stay before equally strong ones
             order = strength.sort(dim=0, descending=True, stable=True).indices[: self.count]
-            candidates = (self.peaks[layer], self.peak_at[layer], numbers[:, None].expand_as(self.peak_at[layer]))
+            candidates = (self.peaks[layer], self.peak_at[layer], indices[:, None].expand_as(self.peak_at[layer]))
             for part, new, result in zip(current, candidates, updated, strict=True):
                 torch.gather(torch.cat([part[layer], new]), 0, order, out=result[layer])
         pending += zip(current, updated, strict=True)

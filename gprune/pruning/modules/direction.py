@@ -68,8 +68,8 @@ def boundary_mixing(labels: Array, below: Array) -> float:
     mixed = 0.0
     for row, below_row in zip(labels, below, strict=True):
         size = np.bincount(row)
-        under = np.bincount(row, weights=below_row)
-        mixed += float(2 * np.minimum(under, size - under).sum())
+        below_count = np.bincount(row, weights=below_row)
+        mixed += float(2 * np.minimum(below_count, size - below_count).sum())
     return mixed / labels.size
 
 
@@ -87,13 +87,14 @@ def drift_variation(labels: Array, magnitude: Array) -> float:
     for row, drift in zip(labels, magnitude, strict=True):
         size = np.bincount(row)
         mean = np.bincount(row, weights=drift) / size
-        square = np.bincount(row, weights=(drift - mean[row]) ** 2)
-        total += float(np.sqrt(size * square).sum())
+        squares = np.bincount(row, weights=(drift - mean[row]) ** 2)
+        # sqrt(size * squares) is the module's size times its standard deviation
+        total += float(np.sqrt(size * squares).sum())
     return total / labels.size
 
 
 def admits_direction(mixing: Array, variation: Array) -> bool:
-    """Return True if the gain in separation exceeds the growth of drift variation (admission rule).
+    """Return True if mixing falls by a larger fraction than the drift variation grows (admission rule).
 
     Args:
         mixing: (2,) I of the magnitude-only and the direction-aware partition.
@@ -104,5 +105,5 @@ def admits_direction(mixing: Array, variation: Array) -> bool:
     """
     gain = max(0.0, mixing[0] - mixing[1])
     growth = max(0.0, variation[1] - variation[0])
-    # compares gain / I_mag > growth / S_mag cross-multiplied, which also works if a denominator is zero
+    # gain / mixing[0] > growth / variation[0], multiplied by both denominators, which may be zero
     return bool(gain * variation[0] > growth * mixing[0] or (gain > 0 and growth == 0))

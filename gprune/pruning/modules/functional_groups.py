@@ -14,8 +14,8 @@ def functional_groups(affinity: Array, grouping: str) -> Partition:
     """Return the groups of neurons: each neuron joins a context with high affinity, or the shared group.
 
     The shared group is filled first, up to an even share of the layer, with the neurons that rank highly in the most
-    contexts. The other neurons are assigned in order of falling affinity, each to its best
-    context with free capacity.
+    contexts. The other neurons are assigned in descending order of affinity, each to its best context with free
+    capacity.
 
     Args:
         affinity: (layers, contexts, neurons) mean of |input * gradient of the loss| over a context's tokens.
@@ -58,8 +58,9 @@ def _group_layer(affinity: Array, released: bool) -> Array:
     contexts, neurons = affinity.shape
     size = neurons // (contexts + 1)
     sums = affinity.sum(axis=1, keepdims=True)
-    joint = (affinity / np.where(sums > 0, sums, 1)).sum(axis=0)
-    shared = _shared_group(affinity, size, np.zeros(neurons) if released else joint)
+    # each context counts equally, whatever the size of its gradients
+    summed_shares = (affinity / np.where(sums > 0, sums, 1)).sum(axis=0)
+    shared = _shared_group(affinity, size, np.zeros(neurons) if released else summed_shares)
     labels = np.full(neurons, contexts, dtype=np.int32)
     if released:
         # reversed, because the released code gives ties to the last context and the code below to the first
@@ -70,42 +71,47 @@ def _group_layer(affinity: Array, released: bool) -> Array:
 
 
 def _shared_group(affinity: Array, size: int, preference: Array) -> Array:
-    """Return (neurons,) bool, True for the `size` neurons of the shared group."""
+    """Return (neurons,) bool, True for the `size` neurons of the shared group.
+
+    In each round, the neurons that are among the best `size` of the most contexts join. If they are too many, those
+    with the highest `preference` (neurons,) join.
+    """
     # fewer than `size` neurons have joined, so the best `size` of the others are among the best 2 * size
     order = np.argsort(-affinity, axis=1, kind="stable")[:, : 2 * size]
     is_shared = np.zeros(affinity.shape[1], dtype=bool)
-    open_seats = size
-    while open_seats > 0:
-        waiting = ~is_shared[order]
-        best = order[waiting & (np.cumsum(waiting, axis=1) <= size)]
-        lists = np.bincount(best, minlength=len(is_shared))
-        favourites = np.flatnonzero(lists == lists.max())
-        joining = favourites[np.argsort(-preference[favourites], kind="stable")][:open_seats]
+    capacity = size
+    while capacity > 0:
+        unassigned = ~is_shared[order]
+        best = order[unassigned & (np.cumsum(unassigned, axis=1) <= size)]
+        context_counts = np.bincount(best, minlength=len(is_shared))
+        candidates = np.flatnonzero(context_counts == context_counts.max())
+        joining = candidates[np.argsort(-preference[candidates], kind="stable")][:capacity]
         is_shared[joining] = True
-        open_seats -= len(joining)
+        capacity -= len(joining)
     return is_shared
 
 
 def _assign(affinity: Array, size: int) -> Array:
-    """Return the (neurons,) context of each neuron, assigned in order of falling affinity.
+    """Return the (neurons,) context of each neuron, assigned in descending order of affinity.
 
     Each round assigns neurons to their best open context until one context is full. A context has `size` neurons;
     the contexts that fill first take one more, until the remainder is used up.
     """
     contexts, neurons = affinity.shape
     labels, counts = np.zeros(neurons, dtype=np.int32), np.zeros(contexts, dtype=np.int64)
-    left = np.arange(neurons)
-    while len(left):
-        spare = neurons - contexts * size - np.count_nonzero(counts > size)
-        room = size + (spare > 0) - counts
-        available = np.flatnonzero(room > 0)
-        offers = affinity[np.ix_(available, left)]
-        best = offers.argmax(axis=0)
-        order = np.lexsort((best, -offers.max(axis=0)))
-        claims = available[best[order]]
-        filled = [np.flatnonzero(claims == context)[room[context] - 1 :][:1] + 1 for context in available]
-        stop = int(np.min(np.concatenate(filled), initial=len(left)))
-        labels[left[order[:stop]]] = claims[:stop]
-        counts += np.bincount(claims[:stop], minlength=contexts)
-        left = np.delete(left, order[:stop])
+    unassigned = np.arange(neurons)
+    while len(unassigned):
+        remainder = neurons - contexts * size - np.count_nonzero(counts > size)
+        capacity = size + (remainder > 0) - counts
+        available = np.flatnonzero(capacity > 0)
+        affinities = affinity[np.ix_(available, unassigned)]
+        best = affinities.argmax(axis=0)
+        order = np.lexsort((best, -affinities.max(axis=0)))
+        choices = available[best[order]]
+        # number of neurons, in this order, after which each context is full; the round ends with the first of them
+        filled = [np.flatnonzero(choices == context)[capacity[context] - 1 :][:1] + 1 for context in available]
+        stop = int(np.min(np.concatenate(filled), initial=len(unassigned)))
+        labels[unassigned[order[:stop]]] = choices[:stop]
+        counts += np.bincount(choices[:stop], minlength=contexts)
+        unassigned = np.delete(unassigned, order[:stop])
     return labels

@@ -1,7 +1,7 @@
 """Compute the initial modules of the refinement (BCM, section 3.1; appendix, module initialization).
 
-Step one clusters neuron parameters by k-means with cosine distance; the number of modules is the candidate
-with the best silhouette. Step two splits the modules of all layers whose rank drift varies most.
+Step one clusters neuron parameters by k-means with cosine distance; the number of modules is the candidate with the
+best silhouette. Step two splits the modules whose rank drift varies most, over all layers.
 
 Time and memory are linear in the number of neurons: no neuron-by-neuron matrix is formed.
 """
@@ -72,7 +72,7 @@ def cluster(
     scores = np.full(len(candidate_counts), np.nan)
     if max(valid_counts) < 2:
         return Clustering(np.zeros(len(rows), dtype=np.int64), 1, scores)
-    # the number of draws is scikit-learn's
+    # number of draws per centroid, as in scikit-learn
     trials = 2 + int(np.log(max(valid_counts))) if greedy else 1
     starts_by_count = start_searches(rows, valid_counts, restarts, rng, trials)
     advance(rows, [search for starts in starts_by_count for search in starts], SCREENING)
@@ -101,19 +101,19 @@ def split(labels: Array, drift: Array, fraction: float) -> Array:
     Returns:
         (layers, neurons) int32 labels, again without gaps.
     """
-    divided = np.array(labels, dtype=np.int32)
+    split_labels = np.array(labels, dtype=np.int32)
     modules = [
         (float(np.std(drift[layer][members])), layer, members)
         for layer in range(len(labels))
         for members in (np.flatnonzero(labels[layer] == k) for k in range(int(labels[layer].max()) + 1))
     ]
-    # sorted() is stable: at a tie the module of the earlier layer and the smaller label is split first
+    # the sort is stable: at a tie, the module of the earlier layer or with the smaller label is split first
     ordered = sorted(modules, key=lambda module: -module[0])
     for _, layer, members in ordered[: int(np.floor(fraction * len(modules) + 0.5))]:
         upper = two_means(drift[layer][members])
         if upper.any():
-            divided[layer, members[upper]] = divided[layer].max() + 1
-    return divided
+            split_labels[layer, members[upper]] = split_labels[layer].max() + 1
+    return split_labels
 
 
 def two_means(values: Array) -> Array:
@@ -131,7 +131,8 @@ def two_means(values: Array) -> Array:
     cuts = np.flatnonzero(ordered[1:] > ordered[:-1]) + 1
     if not len(cuts):
         return np.zeros(len(ordered), dtype=bool)
-    # centred values sum to zero, so the explained squares left^2/j + right^2/(n-j) need only the left sum
+    # the best cut maximizes left^2/j + right^2/(n-j), from the sums of centred values left and right of cut j;
+    # right = -left, because all centred values sum to zero
     left = np.cumsum(ordered - ordered.mean())[cuts - 1]
     explained = left**2 / cuts + left**2 / (len(ordered) - cuts)
     upper: Array = np.asarray(values) >= ordered[cuts[np.argmax(explained)]]

@@ -21,14 +21,14 @@ ITERATIONS = 50
 """maximum number of k-means steps; a search stops as soon as no neuron changes its module"""
 SCREENING = 8
 """steps after which the starts of one module count are compared"""
-_NEARLY = 0.05
-"""a start continues if its silhouette is below the largest one by at most this fraction"""
-_FEW = 0.25
-"""largest share of moved neurons for which the sums are updated instead of recomputed"""
+_TOLERATED_LOSS = 0.05
+"""a start continues if its silhouette is at most this fraction below the largest one"""
+_FEW_MOVED = 0.25
+"""share of neurons that changed their module, below which the sums are updated instead of recomputed"""
 
 
 class Search:
-    """One k-means search: labels, sums of the rows of each module, and whether the search has converged."""
+    """One k-means search: labels, sums of the rows of each module, and whether it has converged."""
 
     def __init__(self, rows: torch.Tensor, similarity: torch.Tensor) -> None:
         """Assign each neuron to the most similar of the starting centroids.
@@ -40,7 +40,7 @@ class Search:
         self.count = similarity.shape[1]
         self.labels = fill_empty(similarity)
         self.sums = module_sums(rows, self.labels, self.count)
-        self.settled = False
+        self.has_converged = False
 
     def step(self, rows: torch.Tensor, projection: torch.Tensor) -> None:
         """Assign every neuron to its closest module and update the sums.
@@ -49,25 +49,25 @@ class Search:
             rows: (neurons, width) unit rows.
             projection: (neurons, modules) products with the current sums.
         """
-        length = self.sums.norm(dim=1).clamp_min(torch.finfo(rows.dtype).tiny)
-        new_labels = fill_empty(projection / length)
+        lengths = self.sums.norm(dim=1).clamp_min(torch.finfo(rows.dtype).tiny)
+        new_labels = fill_empty(projection / lengths)
         has_moved = new_labels != self.labels
         moved_count = int(has_moved.sum())
-        self.settled = moved_count == 0
-        if self.settled:
+        self.has_converged = moved_count == 0
+        if self.has_converged:
             return
         # on a GPU a full product is faster than selecting the neurons that moved
-        if rows.device.type == "cpu" and moved_count < _FEW * len(rows):
+        if rows.device.type == "cpu" and moved_count < _FEW_MOVED * len(rows):
             movers = has_moved.nonzero().flatten()
-            change = _membership(new_labels[movers], self.count, rows.dtype)
-            change -= _membership(self.labels[movers], self.count, rows.dtype)
+            change = _membership_matrix(new_labels[movers], self.count, rows.dtype)
+            change -= _membership_matrix(self.labels[movers], self.count, rows.dtype)
             self.sums.addmm_(change.T, rows[movers])
         else:
             self.sums = module_sums(rows, new_labels, self.count)
         self.labels = new_labels
 
     def finish(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return (neurons, modules) exact products w_i . S_k with the sums of the modules."""
+        """Recompute the sums of the modules, and return the exact (neurons, modules) products w_i . S_k with them."""
         self.sums = module_sums(rows, self.labels, self.count)
         return rows @ self.sums.T
 
@@ -96,7 +96,7 @@ def advance(rows: torch.Tensor, searches: Sequence[Search], steps: int) -> None:
     """Run `steps` k-means steps of every search that has not converged; a GPU uses TF32 products."""
     with _fast_products(rows.device):
         for _ in range(steps):
-            searches = [search for search in searches if not search.settled]
+            searches = [search for search in searches if not search.has_converged]
             if not searches:
                 return
             for search, projection in zip(searches, _projections(rows, searches), strict=True):
@@ -112,7 +112,8 @@ def screen_searches(rows: torch.Tensor, searches: Sequence[Search]) -> list[Sear
         float(silhouette(projection, squares, search.labels).mean())
         for search, projection in zip(searches, _projections(rows, searches), strict=True)
     ]
-    limit = max(scores) - _NEARLY * abs(max(scores))
+    # the absolute value, because a silhouette can be negative
+    limit = max(scores) - _TOLERATED_LOSS * abs(max(scores))
     return [search for search, score in zip(searches, scores, strict=True) if score >= limit]
 
 
@@ -124,7 +125,7 @@ def _projections(rows: torch.Tensor, searches: Sequence[Search]) -> tuple[torch.
 
 @contextmanager
 def _fast_products(device: torch.device) -> Iterator[None]:
-    """Allow a GPU to round the factors of float32 products to TF32; sums stay float32, a CPU stays exact."""
+    """Allow a GPU to round the factors of float32 products to TF32, with sums in float32; change nothing on a CPU."""
     if not devices.is_gpu(device):
         yield
         return
@@ -151,6 +152,7 @@ def kmeans_plus_plus(rows: torch.Tensor, count: int, starts: int, rng: Generator
     Returns:
         For each start the indices of `count` different neurons.
     """
+    # for each start: the first neuron, and (centroids - 1, trials) uniform numbers for the others
     draws = [(int(rng.integers(len(rows))), rng.random((count - 1, trials))) for _ in range(starts)]
     centroids = [[first] for first, _ in draws]
     distance = _distances(rows, [first for first, _ in draws])
@@ -174,8 +176,12 @@ def _distances(rows: torch.Tensor, neurons: list[int]) -> torch.Tensor:
 
 
 def _draw_neurons(weight: np.ndarray, chosen: list[int], shares: np.ndarray) -> np.ndarray:
-    """Return neurons drawn by inverse transform of `shares` in [0, 1); `chosen` neurons get the `weight` 0 first."""
+    """Return one neuron per share in [0, 1), drawn by inverse transform with probability proportional to `weight`.
+
+    The `chosen` neurons are excluded; `weight` is changed in place.
+    """
     weight[chosen] = 0.0
+    # if all other neurons coincide with a centroid, they are drawn uniformly
     if weight.sum() <= 0:
         weight[:] = 1.0
         weight[chosen] = 0.0
@@ -188,33 +194,34 @@ def fill_empty(similarity: torch.Tensor) -> torch.Tensor:
     """Return the label of each neuron's most similar centroid; empty modules take the worst-fitting neurons."""
     closest, labels = similarity.max(dim=1)
     # synchronizes with the device once, and three more times if a module is empty; never per neuron
-    sizes = _sizes(labels, similarity.shape[1]).tolist()
+    sizes = _module_sizes(labels, similarity.shape[1]).tolist()
     empty = [module for module, size in enumerate(sizes) if not size]
     if not empty:
         return labels
-    order, owner = torch.argsort(closest, stable=True).tolist(), labels.tolist()
-    for neuron in order:
-        if sizes[owner[neuron]] < 2:
+    worst_first, new_labels = torch.argsort(closest, stable=True).tolist(), labels.tolist()
+    for neuron in worst_first:
+        if sizes[new_labels[neuron]] < 2:
             continue
-        sizes[owner[neuron]] -= 1
-        owner[neuron] = empty.pop()
+        sizes[new_labels[neuron]] -= 1
+        new_labels[neuron] = empty.pop()
         if not empty:
             break
-    return torch.tensor(owner, device=labels.device)
+    return torch.tensor(new_labels, device=labels.device)
 
 
-def _sizes(labels: torch.Tensor, count: int) -> torch.Tensor:
-    """Return (modules,) int64 neurons of each module."""
+def _module_sizes(labels: torch.Tensor, count: int) -> torch.Tensor:
+    """Return (modules,) int64 number of neurons of each module."""
     return labels.new_zeros(count).scatter_add_(0, labels, torch.ones_like(labels))
 
 
-def _membership(labels: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
+def _membership_matrix(labels: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return (neurons, modules) with 1 where a neuron belongs to a module, else 0."""
     return one_hot(labels, count).to(dtype)
 
 
 def module_sums(rows: torch.Tensor, labels: torch.Tensor, count: int) -> torch.Tensor:
     """Return (modules, width) sum of the rows of each module, as one product: deterministic on a GPU too."""
-    return _membership(labels, count, rows.dtype).T @ rows
+    return _membership_matrix(labels, count, rows.dtype).T @ rows
 
 
 def silhouette(projection: torch.Tensor, squares: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -232,7 +239,7 @@ def silhouette(projection: torch.Tensor, squares: torch.Tensor, labels: torch.Te
         (neurons,) float64 in [-1, 1]; 0 for a neuron that is alone in its module.
     """
     label_column = labels[:, None]
-    sizes = _sizes(labels, projection.shape[1]).double()
+    sizes = _module_sizes(labels, projection.shape[1]).double()
     product = projection.double()
     size = sizes[labels]
     own_distance = 1 - (product.gather(1, label_column)[:, 0] - squares.double()) / (size - 1).clamp_min(1)

@@ -68,7 +68,7 @@ def consistency(membership: torch.Tensor, profile: torch.Tensor) -> torch.Tensor
 
 
 def pair_dispersion(rows: torch.Tensor, squares: torch.Tensor, membership: torch.Tensor) -> torch.Tensor:
-    """Return L_pair (Eq. 14): the mean pairwise cosine distance within the most dispersed quartile of modules.
+    """Return L_pair (Eq. 14): the mean pairwise cosine distance within the most dispersed quarter of the modules.
 
     No pairs are formed: with u_k = sum_i p_ik w_i, the sum over i != j of p_ik p_jk cos(w_i, w_j) is
     |u_k|^2 - sum_i p_ik^2 |w_i|^2.
@@ -79,29 +79,31 @@ def pair_dispersion(rows: torch.Tensor, squares: torch.Tensor, membership: torch
         membership: (neurons, modules) soft memberships; the gradient flows through them.
 
     Returns:
-        A scalar, the mean over the quartile (rounded up).
+        A scalar, the mean over a quarter of the modules (rounded up).
     """
     fixed = membership.detach()
     sums = fixed.T @ rows
-    lengths = sums.square().sum(1)
+    squared_sums = sums.square().sum(1)
+    # a quarter, rounded up
     quartile = -(-membership.shape[1] // 4)
-    widest = _dispersion(fixed, squares, lengths).topk(quartile).indices
+    widest = _dispersion(fixed, squares, squared_sums).topk(quartile).indices
     part = membership.index_select(1, widest)
-    # d|u|^2/dp_i = 2 w_i.u: with a fixed u, value and gradient below are exact, and the backward pass needs no
-    # product over all modules
-    along = rows @ sums[widest].T
-    return _dispersion(part, squares, 2 * (part * along).sum(0) - lengths[widest]).mean()
+    # |u|^2 is replaced by 2 sum_i p_i w_i.u - |u|^2 with a fixed u, which has the same value and the same gradient
+    # 2 w_i.u, but needs no product over all modules in the backward pass
+    products = rows @ sums[widest].T
+    return _dispersion(part, squares, 2 * (part * products).sum(0) - squared_sums[widest]).mean()
 
 
-def _dispersion(membership: torch.Tensor, squares: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Return (modules,) l_k (Eq. 14); 0 for a module that holds a single neuron."""
+def _dispersion(membership: torch.Tensor, squares: torch.Tensor, squared_sums: torch.Tensor) -> torch.Tensor:
+    """Return (modules,) l_k (Eq. 14); 0 for a module that holds a single neuron. `squared_sums` are |u_k|^2."""
     squared = membership.square()
-    mass = membership.sum(0).square()
-    pairs = mass - squared.sum(0)
-    # a remainder of `pairs` below this share of the mass is rounding
+    squared_mass = membership.sum(0).square()
+    # sum over i != j of p_ik p_jk
+    pairs = squared_mass - squared.sum(0)
+    # a difference below 16 rounding errors counts as 0
     limits = torch.finfo(membership.dtype)
-    defined = pairs > (16 * limits.eps * mass).clamp_min(limits.tiny)
-    cosine = lengths - (squared * squares[:, None]).sum(0)
+    defined = pairs > (16 * limits.eps * squared_mass).clamp_min(limits.tiny)
+    cosine = squared_sums - (squared * squares[:, None]).sum(0)
     return torch.where(defined, 1 - cosine / pairs.where(defined, torch.ones_like(pairs)), 0.0)
 
 

@@ -29,26 +29,27 @@ _CLUSTERING, _RANDOM = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
-    """Initial modules of the refinement, with the number of modules before the split."""
+class _InitialModules:
+    """Initial modules of the refinement."""
 
     labels: Array
-    """(layers, neurons)"""
+    """(layers, neurons) module of each neuron"""
     counts: Array
-    """(layers,) modules before the split, or of the initial modules"""
+    """(layers,) number of modules before the split, or without a split"""
     silhouette: Array
-    """(layers, candidates), NaN without clustering"""
+    """(layers, candidates) silhouette of each candidate number of modules, NaN without clustering"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Modules:
-    """Refined modules of all layers under one drift profile, with the losses of each step."""
+class _RefinedModules:
+    """Refined modules of all layers under one drift profile."""
 
     profile: str
+    """magnitude or direction, see `direction.drift_profile`"""
     labels: Array
-    """(layers, neurons)"""
+    """(layers, neurons) module of each neuron"""
     history: Array
-    """(layers, steps, 5)"""
+    """(layers, steps, 5) losses before each step, in the order of `objective.TERMS`; without refinement no steps"""
 
 
 def modularize(
@@ -66,13 +67,13 @@ def modularize(
     Args:
         parameters: function from a layer's index to its (neurons, 3 * hidden) unit rows [gate row, up row, down
             column], so that only one layer is in memory at a time.
-        drift: rank drift of every layer.
+        drift: rank drift of every neuron.
         primary: scores on A; the metric determines the direction preset.
         auxiliary: scores on B.
         initial: the result of `cluster_layers` for the same parameters, settings and seed, whose modules are split
-            first; or (layers, neurons) initial modules, numbered from 0 without gaps in each layer. If scores depend on
-            the modules (twFLAP), they are computed under a first partition, which is then refined (appendix, BCM
-            settings).
+            first; or (layers, neurons) initial modules, numbered from 0 without gaps in each layer, which are not
+            split. The latter are used by twFLAP, whose scores depend on modules: scores under a first partition serve
+            to refine it (appendix, BCM settings).
         settings: settings of BCM.
         seed: seed of random modules; each layer has its own random stream.
         on_progress: called with (done, total, message) after each unit of work.
@@ -89,8 +90,8 @@ def modularize(
         start = _split_clusters(initial, drift, settings, seed)
     else:
         silhouette = np.full((len(initial), len(settings.candidates)), np.nan)
-        start = _Start(initial, initial.max(axis=1) + 1, silhouette)
-    unrefined = _Modules(direction.MAGNITUDE, start.labels, np.zeros((len(start.labels), 0, len(TERMS))))
+        start = _InitialModules(initial, initial.max(axis=1) + 1, silhouette)
+    unrefined = _RefinedModules(direction.MAGNITUDE, start.labels, np.zeros((len(start.labels), 0, len(TERMS))))
     refined = _refine_layers(parameters, drift, start.labels, profiles, settings, on_progress)
     return _choose_profile(refined or [unrefined], settings.kind, start, drift, primary, auxiliary)
 
@@ -130,10 +131,12 @@ def cluster_layers(
     return Partition.unrefined("clusters", labels, counts, np.stack([c.silhouette for c in clusterings]))
 
 
-def _split_clusters(clusters: Partition, drift: RankDrift, settings: ModularizationSettings, seed: int) -> _Start:
-    """Split the modules with the largest drift variation; for kind `random`, draw as many random modules."""
+def _split_clusters(
+    clusters: Partition, drift: RankDrift, settings: ModularizationSettings, seed: int
+) -> _InitialModules:
+    """Split the modules with the largest drift variation; for kind `random`, return as many random ones."""
     labels = split(np.array(clusters.labels, dtype=np.int64), drift.magnitude, settings.split_fraction)
-    return _Start(
+    return _InitialModules(
         labels=_random_modules(labels, seed) if settings.kind == "random" else labels,
         counts=clusters.counts,
         silhouette=clusters.silhouette,
@@ -167,32 +170,32 @@ def _refine_layers(
     profiles: tuple[str, ...],
     settings: ModularizationSettings,
     on_progress: Progress,
-) -> list[_Modules]:
+) -> list[_RefinedModules]:
     """Refine every layer under each profile from the same initial modules."""
     layers = len(initial)
     refined: dict[str, list[tuple[Array, Array]]] = {profile: [] for profile in profiles}
 
-    def jobs() -> Iterator[tuple[bool, Callable[[], tuple[Array, Array]]]]:
+    def refinements() -> Iterator[tuple[bool, Callable[[], tuple[Array, Array]]]]:
         for layer in range(layers if profiles else 0):
             rows = _load_rows(parameters, layer)
             for profile in profiles:
                 coordinates = direction.drift_profile(drift, layer, profile)
                 yield is_single_threaded(rows), partial(refine, rows, initial[layer], coordinates, settings)
 
-    for number, pair in enumerate(run_in_parallel(jobs())):
+    for number, pair in enumerate(run_in_parallel(refinements())):
         layer, profile = number // len(profiles), profiles[number % len(profiles)]
         refined[profile].append(pair)
         on_progress(number + 1, layers * len(profiles), f"refined layer {layer + 1} of {layers} by drift {profile}")
     return [
-        _Modules(profile, np.stack([row for row, _ in pairs]), np.stack([losses for _, losses in pairs]))
+        _RefinedModules(profile, np.stack([row for row, _ in pairs]), np.stack([losses for _, losses in pairs]))
         for profile, pairs in refined.items()
     ]
 
 
 def _choose_profile(
-    alternatives: list[_Modules],
+    alternatives: list[_RefinedModules],
     kind: str,
-    start: _Start,
+    start: _InitialModules,
     drift: RankDrift,
     primary: UnitScores,
     auxiliary: UnitScores,
@@ -219,13 +222,13 @@ def _choose_profile(
 
 
 R = TypeVar("R")
-_SMALL = 1 << 21
-"""largest number of matrix elements for which matrix products are faster on one thread"""
+_LARGEST_SINGLE_THREADED = 1 << 21
+"""number of matrix elements up to which matrix products are faster on one thread"""
 
 
 def is_single_threaded(matrix: torch.Tensor) -> bool:
     """Return True if work on a matrix is faster on one thread; always False on a GPU."""
-    return matrix.device.type == "cpu" and matrix.numel() <= _SMALL
+    return matrix.device.type == "cpu" and matrix.numel() <= _LARGEST_SINGLE_THREADED
 
 
 def run_in_parallel(jobs: Iterable[tuple[bool, Callable[[], R]]]) -> Iterator[R]:

@@ -68,7 +68,7 @@ def refine(rows: torch.Tensor, labels: Array, profile: Array, settings: Modulari
 
 
 class _Descent:
-    """Adam on the centroids of one layer; on a GPU, one step is captured as a graph and replayed.
+    """Adam on the centroids of one layer; on a GPU, one step is captured as a CUDA graph and replayed.
 
     A step has about a hundred small operations. If they were launched one by one, a GPU would be idle for 90% of the
     time.
@@ -94,7 +94,8 @@ class _Descent:
         self._captures = devices.is_gpu(rows.device)
         rate = settings.learning_rate
         self._optimizer = torch.optim.Adam([centroids], lr=rate, capturable=self._captures)
-        self._number = torch.zeros(1, dtype=torch.long, device=rows.device)
+        # a tensor, because a captured graph cannot read a changing Python number
+        self._step_index = torch.zeros(1, dtype=torch.long, device=rows.device)
         self.losses = rows.new_zeros(settings.steps, len(TERMS))
         """(steps, 5) losses before each step"""
 
@@ -109,20 +110,20 @@ class _Descent:
         devices.run_on_side_stream(self._step)
         graph = devices.capture_graph(self._step)
         self._centroids.detach().copy_(start)
-        for value in (self._number, *self._optimizer.state[self._centroids].values()):
+        for value in (self._step_index, *self._optimizer.state[self._centroids].values()):
             value.zero_()
         for _ in range(self._settings.steps):
             graph.replay()
 
     def _step(self) -> None:
-        """Record the losses and update the centroids; only tensors with a fixed address change."""
+        """Record the losses and update the centroids, all in place, so that the step can be captured as a graph."""
         self._optimizer.zero_grad()
         with torch.enable_grad():
             losses = objective(self._rows, self._squares, self._centroids, self._drift, self._settings)
             losses[-1].backward()
         self._optimizer.step()
-        self.losses.index_copy_(0, self._number, losses.detach()[None])
-        self._number.add_(1)
+        self.losses.index_copy_(0, self._step_index, losses.detach()[None])
+        self._step_index.add_(1)
 
 
 def _require_finite_losses(history: torch.Tensor) -> Array:

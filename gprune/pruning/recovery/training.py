@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from gprune.models.decoder import Decoder
 from gprune.models.families import Layout
-from gprune.models.low_rank import linear_maps, pairs
+from gprune.models.low_rank import factor_pairs, linear_maps
 from gprune.pruning.sparsity.tuning import COLUMNS, Tuner, common_ids
 from gprune.records import RecoveredWeights, Tokens
 from gprune.store.resumption import Resumption
@@ -74,6 +74,7 @@ def recover(
 
 
 _ADAPTER = "recovery"
+"""name of the adapters in peft's layers"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,13 @@ class Adapters:
     sizes: tuple[tuple[int, int], ...]
     """(outputs, inputs) of each map"""
     rank: int
+    """number of rows of A and of columns of B"""
     numbers: Tensor
     """flat float32: for each map A, (rank, inputs), then B, (outputs, rank)"""
     gradient: Tensor
     """accumulated gradients of `numbers`"""
-    pace: Tensor | None = None
+    rate_factors: Tensor | None = None
+    """None: all factors have the same step size, see Tunable"""
 
     def begin(self, seed: int) -> Tensor:
         """Initialize and return the numbers: A uniform as in LoRA's code, B zero."""
@@ -105,7 +108,8 @@ class Adapters:
         return nullcontext()
 
     def _pairs(self, numbers: Tensor) -> list[tuple[Tensor, Tensor]]:
-        return list(pairs(numbers, self.sizes, self.rank))
+        """Return the views A and B of each map in a tensor of the form of `numbers`."""
+        return list(factor_pairs(numbers, self.sizes, self.rank))
 
     def attach(self, layers: Sequence[Any]) -> None:
         """Make views of `numbers` and `gradient` the weights and gradients of peft's layers, one layer per map."""
@@ -128,7 +132,7 @@ def _move_outputs_to(device: torch.device) -> Any:
 
 
 def insert_adapters(model: nn.Module, layout: Layout, settings: RecoverySettings) -> Adapters:
-    """Insert adapters of zeros next to the linear maps of a model; requires the package peft."""
+    """Insert adapters whose factors are 0 next to the linear maps of a model; requires the package peft."""
     from peft import LoraConfig, inject_adapter_in_model
 
     maps = linear_maps(model, layout, settings.targets)
@@ -139,7 +143,7 @@ def insert_adapters(model: nn.Module, layout: Layout, settings: RecoverySettings
     adapters = Adapters(tuple(maps), sizes, settings.rank, *rows)
     names_by_module = {id(module): name for name, module in model.named_modules()}
     names = [names_by_module[id(linear)] for linear in maps.values()]
-    # peft divides alpha by the rank, whole or not
+    # peft declares an int, but any number works
     alpha: Any = settings.alpha
     config = LoraConfig(
         r=settings.rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", target_modules=names

@@ -33,18 +33,18 @@ def osscar_decision(shape: ModelShape, target: float, equal: uniform.Counts | No
 
 
 @dataclass(slots=True, eq=False)
-class Removed:
+class Removal:
     """Result of the removal of units from a map."""
 
     remaining: torch.Tensor
-    """(units,) bool"""
+    """(units,) bool, True for kept units"""
     order: torch.Tensor
     """(units,) float64 position in the order of removal; the remaining units follow by rising final cost"""
     weight: torch.Tensor
     """(inputs, outputs) float64 weights after the last round, zero for removed inputs"""
 
 
-def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, rounds: int) -> Removed:
+def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, rounds: int) -> Removal:
     """Remove the units with the lowest cost until `keep` units remain; costs are recomputed in every round.
 
     `square` (inputs, inputs) float64 is the sum of x x^T, `weight` (outputs, inputs) is the dense map's; a unit is
@@ -53,20 +53,20 @@ def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, ro
     """
     units, weights = len(square) // width, weight.double().T.clone()
     remaining = torch.ones(units, dtype=torch.bool, device=square.device)
-    # units whose inputs are always 0
     removed = (square.diagonal().reshape(-1, width) == 0).all(dim=1).nonzero().flatten()[: units - keep]
     remaining[removed] = False
     weights[_input_indices(removed, width)] = 0
     order = [removed]
+    # without any activation all remaining units have the same cost
     if not bool(square.diagonal().any()):
-        return Removed(remaining, _removal_order(remaining, order, remaining.double()), weights)
+        return Removal(remaining, _removal_order(remaining, order, remaining.double()), weights)
     inverse = _damped_inverse(square)
     for count in _units_per_round(units - keep - len(removed), rounds):
         removed = costs(inverse, weights, remaining, width).argsort(stable=True)[:count]
         _eliminate(inverse, weights, _input_indices(removed, width))
         remaining[removed] = False
         order.append(removed)
-    return Removed(remaining, _removal_order(remaining, order, costs(inverse, weights, remaining, width)), weights)
+    return Removal(remaining, _removal_order(remaining, order, costs(inverse, weights, remaining, width)), weights)
 
 
 def _damped_inverse(square: torch.Tensor) -> torch.Tensor:
@@ -97,10 +97,12 @@ def costs(inverse: torch.Tensor, weights: torch.Tensor, remaining: torch.Tensor,
     units = len(remaining)
     index = torch.arange(units, device=remaining.device)
     blocks = inverse.view(units, width, units, width)[index, :, index].clone()
+    # the inverse is 0 for removed units; an identity keeps the factorization defined, and the cost is not used
     blocks[~remaining] = torch.eye(width, dtype=blocks.dtype, device=blocks.device)
     unit_weights = weights.view(units, width, -1)
-    half = torch.linalg.solve_triangular(torch.linalg.cholesky(blocks), unit_weights, upper=False)
-    return (half.square().sum(dim=(1, 2)) / 2).masked_fill(~remaining, torch.inf)
+    # with the Cholesky factor L of a block, W_S (H^-1_SS)^-1 W_S = |L^-1 W_S|^2
+    whitened = torch.linalg.solve_triangular(torch.linalg.cholesky(blocks), unit_weights, upper=False)
+    return (whitened.square().sum(dim=(1, 2)) / 2).masked_fill(~remaining, torch.inf)
 
 
 def _eliminate(inverse: torch.Tensor, weights: torch.Tensor, removed: torch.Tensor) -> None:
@@ -111,8 +113,7 @@ def _eliminate(inverse: torch.Tensor, weights: torch.Tensor, removed: torch.Tens
     weights.addmm_(rows.T, part, alpha=-1)
     inverse.addmm_(rows.T, rows, alpha=-1)
     weights[removed] = 0
-    inverse[removed] = 0
-    inverse[:, removed] = 0
+    inverse[removed], inverse[:, removed] = 0, 0
 
 
 def _removal_order(remaining: torch.Tensor, order: list[torch.Tensor], cost: torch.Tensor) -> torch.Tensor:

@@ -44,54 +44,56 @@ def layer_cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Pro
         layer_means = []
         blocks = embed_sequences(decoder, tokens, size)
         for layer in range(decoder.shape.layers):
-            sum_ = 0.0
+            cosine_sum = 0.0
             for block in blocks:
                 output = block.run(decoder, layer)
                 layer_input = block.states.to(output.device).float()
                 cosine = torch.cosine_similarity(output.float(), layer_input, dim=-1)
-                sum_ += float(block.counted_tokens(cosine).double().sum())
+                cosine_sum += float(block.counted_tokens(cosine).double().sum())
                 block.states = output.to(block.states.device)
-            layer_means.append(sum_ / tokens.counted_positions)
+            layer_means.append(cosine_sum / tokens.counted_positions)
         return np.array(layer_means)
 
-    means = batch_runner(batch, length, decoder, on_progress).attempt(run, samples)
+    cosines = batch_runner(batch, length, decoder, on_progress).attempt(run, samples)
     decoder.count_forward(tokens.ids.size)
-    return means
+    return cosines
 
 
-def layer_unit_counts(change: Array, shape: ModelShape, target: float) -> tuple[Array, Array]:
+def layer_unit_counts(cosines: Array, shape: ModelShape, target: float) -> tuple[Array, Array]:
     """Return (layers,) key/value groups and (layers,) neurons that each layer keeps.
 
-    `change` (layers,) is the cosine similarity of each layer's input and output. The layers with the highest cosine
+    `cosines` (layers,) is the cosine similarity of each layer's input and output. The layers with the highest cosine
     are pruned: 30 of 32, scaled to the depth, and at least one layer stays dense if there are three or more. The
     pruned share of a layer is proportional to softmax(10 cosine), up to all but one neuron and one group. The number
     of key/value groups is rounded; neurons make up the difference, so that the budget is met to within one neuron.
     Raises MethodError if the target cannot be reached with these layers.
     """
-    pruned = _pruned_layers(change)
-    part = replace(shape, layers=len(pruned))
-    inner = 1 - (1 - target) * shape.layers / len(pruned)
-    smallest = (shape.group_weights + shape.neuron_weights) * part.layers / part.decoder_weights
-    if inner < smallest:
+    pruned = _pruned_layers(cosines)
+    # the pruned layers lose everything that the decoder must lose
+    block_shape = replace(shape, layers=len(pruned))
+    block_target = 1 - (1 - target) * shape.layers / len(pruned)
+    # retention with one group and one neuron in every pruned layer
+    smallest = (shape.group_weights + shape.neuron_weights) * len(pruned) / block_shape.decoder_weights
+    if block_target < smallest:
         lowest = 1 - (1 - smallest) * len(pruned) / shape.layers
         raise MethodError(
             f"SlimLLM prunes {len(pruned)} of {shape.layers} layers and cannot reach a retention of "
             f"{target}: ask for {math.ceil(lowest * 1000) / 1000} or more, or leave the method out"
         )
-    weights = np.exp(SHARPNESS * (change[pruned] - change[pruned].max()))
-    ratios = _proportional(weights, 1 - smallest, (1 - inner) * len(pruned))
+    weights = np.exp(SHARPNESS * (cosines[pruned] - cosines[pruned].max()))
+    ratios = _proportional(weights, 1 - smallest, (1 - block_target) * len(pruned))
     groups = np.full(shape.layers, shape.kv_heads)
     neurons = np.full(shape.layers, shape.neurons)
-    groups[pruned], neurons[pruned] = fang.unit_counts(ratios, part, inner, 1)
+    groups[pruned], neurons[pruned] = fang.unit_counts(ratios, block_shape, block_target, 1)
     return groups, neurons
 
 
-def _pruned_layers(change: Array) -> Array:
+def _pruned_layers(cosines: Array) -> Array:
     """Return the ascending indices of the layers with the highest cosine similarity, which are pruned."""
-    layers = len(change)
+    layers = len(cosines)
     limit = layers - 1 if layers > 2 else layers
     count = max(min(budget.nearest_whole(PRUNED * layers / PUBLISHED_LAYERS), limit), 1)
-    return np.sort(np.argsort(-change, kind="stable")[:count])
+    return np.sort(np.argsort(-cosines, kind="stable")[:count])
 
 
 def _proportional(weights: Array, limit: float, total: float) -> Array:
@@ -102,13 +104,13 @@ def _proportional(weights: Array, limit: float, total: float) -> Array:
     return np.minimum(weights * np.interp(total, sums, factors), limit)
 
 
-def slimllm_decision(decoder: Decoder, target: float, change: Array) -> Decide:
-    """Return a function that selects the kept units of a map; `change` is the result of `layer_cosines`.
+def slimllm_decision(decoder: Decoder, target: float, cosines: Array) -> Decide:
+    """Return a function that selects the kept units of a map; `cosines` is the result of `layer_cosines`.
 
     Raises the errors of `layer_unit_counts`.
     """
     shape = decoder.shape
-    groups, neurons = layer_unit_counts(change, shape, target)
+    groups, neurons = layer_unit_counts(cosines, shape, target)
 
     def decide(output: OutputMap, inputs: MapInputs) -> tuple[Array, Array]:
         covariance, weight = inputs.moments.about_means().square, output.dense.weight
@@ -146,6 +148,7 @@ def neuron_scores(
     input_scores = torch.stack([(row.double().square() @ entering).sqrt() for row in rows]).sum(dim=0)
     wide = down.double()
     variance, directions = torch.linalg.eigh(wide @ covariance @ wide.T)
+    # eigenvalues near 0 may be negative by rounding
     variance = variance.abs()
     weighted = directions.T @ wide * torch.sigmoid(variance / variance.mean().clamp(min=1e-300))[:, None]
     return input_scores + weighted.norm(dim=0) * energy.sqrt()
@@ -175,14 +178,14 @@ def keep_groups(moments: torch.Tensor, keep: int) -> torch.Tensor:
     count, group_sums = len(moments), moments.sum(dim=1)
     total = group_sums.sum(dim=0)
     alone = moments.diagonal().T
-    # correlation of the full output with the output without each group
+    # correlation of the full output with the output without each single group
     without = _correlation(total - group_sums, total - 2 * group_sums + alone, total)
     order = without.argsort(descending=True, stable=True).tolist()
     removed, kept_groups = order[: count - keep], order[count - keep :]
     best = float(_correlation(group_sums[kept_groups].sum(0), moments[kept_groups][:, kept_groups].sum((0, 1)), total))
     for candidate in removed if keep else ():
         inner = moments[:, kept_groups].sum(dim=1)
-        # covariance and variance after each kept group is replaced by the removed group
+        # covariance with the full output, and variance, after each kept group is replaced by the candidate
         covariance = group_sums[kept_groups].sum(dim=0) - group_sums[kept_groups] + group_sums[candidate]
         variance = inner[kept_groups].sum(dim=0) - 2 * inner[kept_groups] + alone[kept_groups] + alone[candidate]
         variance = variance + 2 * (inner[candidate] - moments[candidate, kept_groups])
@@ -190,13 +193,16 @@ def keep_groups(moments: torch.Tensor, keep: int) -> torch.Tensor:
         position = int(correlations.argmax())
         if float(correlations[position]) > best:
             best, kept_groups[position] = float(correlations[position]), candidate
-    stays = torch.zeros(count, dtype=torch.bool, device=moments.device)
-    stays[kept_groups] = True
-    return stays
+    mask = torch.zeros(count, dtype=torch.bool, device=moments.device)
+    mask[kept_groups] = True
+    return mask
 
 
 def _correlation(covariance: torch.Tensor, variance: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
-    """Return the sum over (..., outputs) channels of |covariance| / sqrt(variance * total)."""
+    """Return the correlation with the full output, in magnitude and summed over the (..., outputs) channels.
+
+    `total` is the variance of the full output. Constant channels count as 0.
+    """
     varies = (variance > _LEAST_VARIANCE * total) & (total > 0)
     scale = (variance * total).clamp(min=1e-300).sqrt()
     return torch.where(varies, covariance.abs() / scale, 0).sum(dim=-1)

@@ -1,4 +1,4 @@
-"""Prune layer by layer; the statistics of each map are measured on the pruned and repaired layers below.
+"""Prune layer by layer, with statistics of each map that are measured on the pruned and repaired layers below.
 
 In each layer o_proj is pruned and repaired first, then down_proj. A decision uses the second moments of a map's
 inputs. They exist for one map at a time, because those of down_proj take 0.9 GiB at the 7B shape. The repair is the
@@ -107,6 +107,7 @@ def _measure_inputs(decoder: Decoder, output: OutputMap, blocks: Sequence[Block]
         with record_call(gate) as below, record_call(output.dense, stop=True) as call, suppress(StopForward):
             block.run(decoder, output.layer)
         x = block.counted_tokens(call.x)
+        # no outputs: only the moments of the inputs are needed
         moments.add(x, x[:, :0])
         if output.name == "down_proj":
             entering += block.counted_tokens(below.x).float().square().sum(dim=0, dtype=torch.float64)
@@ -118,12 +119,13 @@ def _prune_map(output: OutputMap, inputs: MapInputs, decide: Decide, own_repair:
     """Prune and repair a map by the decision. Return the (units,) mask and order of removal."""
     with keep_present(output.dense):
         units, order = decide(output, inputs)
+    # a unit is one input of down_proj, or the channels of a group at o_proj
     output.mask = np.repeat(units, len(output.mask) // len(units))
     if not units.all():
-        stays, dtype = torch.as_tensor(output.mask, device=output.device), output.dense.weight.dtype
+        mask, dtype = torch.as_tensor(output.mask, device=output.device), output.dense.weight.dtype
         with keep_present(output.dense):
-            missing = inputs.moments.own_inputs(stays, output.dense.weight, own_repair.whole)
-        weights, bias, _ = solve(output.columns(), output.dense_bias(), missing, own_repair.kind, own_repair.damping)
+            moments = inputs.moments.own_inputs(mask, output.dense.weight, own_repair.whole)
+        weights, bias, _ = solve(output.columns(), output.dense_bias(), moments, own_repair.kind, own_repair.damping)
         output.weight = cast_weights(weights, dtype, output)
         if bias is not None and own_repair.kind != "least_squares":
             output.bias = bias.to(dtype)

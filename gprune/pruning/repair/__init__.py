@@ -1,6 +1,6 @@
 """Repair the kept weights of a pruned model by the methods in `gprune.records.repairs`.
 
-A repair is an entry in that table and a module with two functions:
+Each repair in that table has a module with two functions:
 
     ready(decoder, **inputs) -> Any                  prepares inputs that do not depend on the masks
     repair(decoder, maps, ready, on_progress)        sets weight and bias of the output maps
@@ -41,12 +41,12 @@ class OutputMap:
     bias: torch.Tensor | None = None
     """(outputs,) repaired bias, or None if unchanged"""
 
-    def columns(self, staying: bool = True) -> torch.Tensor:
+    def columns(self, removed: bool = False) -> torch.Tensor:
         """Return the (outputs, columns) dense weights of the kept columns, or of the removed columns."""
         with keep_present(self.dense):
-            return self.dense.weight.index_select(1, self.index(staying))
+            return self.dense.weight.index_select(1, self.index(removed))
 
-    def narrowed(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def pruned_parameters(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return weight and bias of the pruned map, which share no memory with the dense map."""
         bias = self.dense_bias() if self.bias is None else self.bias
         return self.columns() if self.weight is None else self.weight, None if bias is None else bias.clone()
@@ -70,7 +70,7 @@ class OutputMap:
             full_weight = torch.zeros_like(dense.weight, device=self.device).index_copy_(1, self.index(), self.weight)
         with ExitStack() as stack:
             if full_weight is not None or self.bias is not None:
-                # keeps offloaded dense weights from being loaded again by a call of the module
+                # keeps a call of the module from loading offloaded dense weights over the weights set below
                 stack.enter_context(keep_present(dense))
             stack.callback(dense.register_forward_pre_hook(_zero_inputs(removed_columns)).remove)
             for name, value in (("weight", full_weight), ("bias", self.bias)):
@@ -79,9 +79,9 @@ class OutputMap:
                     setattr(dense, name, nn.Parameter(value, requires_grad=False))
             yield
 
-    def index(self, staying: bool = True) -> torch.Tensor:
+    def index(self, removed: bool = False) -> torch.Tensor:
         """Return (columns,) int64 indices of the kept columns, or of the removed columns."""
-        columns = np.flatnonzero(self.mask if staying else ~self.mask)
+        columns = np.flatnonzero(~self.mask if removed else self.mask)
         return torch.as_tensor(columns, device=self.device)
 
 
@@ -118,10 +118,13 @@ def dense_maps(decoder: Decoder, model: PrunedModel) -> list[OutputMap]:
 
 
 def _repair_module(repair: Repair) -> Any:
+    """Return the module with the functions of a repair."""
     return import_module(f"{__name__}.{repair.module or repair.name}")
 
 
 def _zero_inputs(removed: torch.Tensor) -> Any:
+    """Return a forward pre-hook that sets the inputs of `removed` (inputs,) bool columns to 0."""
+
     def fill(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         # filled, not multiplied: an overflow in a removed unit times 0 would be NaN
         return (inputs[0].masked_fill(removed, 0), *inputs[1:])

@@ -23,7 +23,7 @@ def ready(_: Decoder, means: Sequence[ActivationStatistics]) -> dict[str, Array]
 def repair(_: Decoder, maps: Sequence[OutputMap], means: dict[str, Array], __: Progress) -> None:
     """Add the output of the removed columns at their mean input to every bias; create missing biases."""
     for output in maps:
-        removed_weights = output.columns(staying=False).double()
+        removed_weights = output.columns(removed=True).double()
         mean = means[output.name][output.layer][~output.mask]
         missing_output = removed_weights @ torch.as_tensor(mean, dtype=torch.float64, device=removed_weights.device)
         bias = output.dense_bias() if output.bias is None else output.bias

@@ -27,6 +27,7 @@ def repair(_: Decoder, maps: Sequence[OutputMap], weights: RepairedWeights, __: 
         raise ModelError(
             f"the weights repaired by {weights.kind} belong to other masks or another model: repair these masks again"
         )
+    # the weights of all maps follow each other in `numbers`
     for index, (output, stop) in enumerate(zip(maps, weights.ends.tolist(), strict=True)):
         device, outputs = output.device, len(output.dense.weight)
         start = stop - outputs * columns[index]
@@ -61,5 +62,6 @@ def _flatten(weight: torch.Tensor) -> Array:
 
 
 def _tensor(numbers: Array, dtype: str) -> torch.Tensor:
+    """Return the flat tensor that `_flatten` stored."""
     flat = torch.from_numpy(np.array(numbers))
     return flat.view(torch.bfloat16) if dtype == "bfloat16" else flat

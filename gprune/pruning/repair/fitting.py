@@ -32,7 +32,7 @@ from gprune.system.progress import Progress, silent
 
 _PROGRESS_LABEL = "repairing the kept weights"
 _Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | float]
-"""(tokens, columns) inputs and (tokens, outputs) missing outputs of a batch, and the mean square sum of all inputs"""
+"""(tokens, columns) inputs and (tokens, outputs) missing outputs of a batch, and its share of the `mean_energy`"""
 
 
 @torch.no_grad()
@@ -66,7 +66,7 @@ def fit(
 
 
 class _LayerWalk:
-    """Propagation of the dense and the pruned model's hidden states through the layers."""
+    """Propagate the hidden states of the dense and the pruned model through the layers, and fit the maps."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class _LayerWalk:
         """outputs of the dense down_proj by batch, if these are the target of the fit"""
         self.attended: list[tuple[torch.Tensor, Any]] = []
         """by batch: kept inputs of o_proj (after the repair its output), and other outputs of the attention module"""
-        self.removed = False
+        self.has_removed_units = False
         """True from the first map with removed units on"""
         self.errors: list[tuple[float, float]] = []
         """mean square of the missing output of every map before and after the repair"""
@@ -104,21 +104,21 @@ class _LayerWalk:
 
     def _fit(self, output: OutputMap, batches: Iterator[_Batch]) -> None:
         """Repair a map from its (tokens, columns) inputs and the missing outputs of all batches."""
-        kind, alone = self.settings.kind, self.settings.target == "own_inputs"
-        self.removed |= not output.mask.all()
+        kind, uses_own_inputs = self.settings.kind, self.settings.target == "own_inputs"
+        self.has_removed_units |= not output.mask.all()
         weight, device = output.columns(), output.device
         moments = FitMoments(weight.shape[1], len(weight), device)
-        is_needed = not output.mask.all() if alone else self.removed
-        for x, r, level in batches:
+        is_needed = not output.mask.all() if uses_own_inputs else self.has_removed_units
+        for x, r, mean_energy in batches:
             if is_needed:
                 moments.add(x, r)
-                moments.level += level
+                moments.mean_energy += mean_energy
         bias = output.dense_bias()
         if is_needed:
             require_finite_moments(moments, output, "its weights are repaired")
-            solution, bias, left = solve(weight, bias, moments, kind, self.settings.damping)
+            solution, bias, error = solve(weight, bias, moments, kind, self.settings.damping)
             output.weight = cast_weights(solution, weight.dtype, output)
-            self.errors.append((float(moments.energy.sum()) / moments.tokens, left))
+            self.errors.append((float(moments.energy.sum()) / moments.tokens, error))
         else:
             self.errors.append((0.0, 0.0))
         if kind != "least_squares":
@@ -138,6 +138,7 @@ class _LayerWalk:
                 pruned.run(self.decoder, output.layer)
             x, y = self._kept_part(output, inner.x)
             self.attended.append((x.to(dense_input.device), outer.y[1:] if isinstance(outer.y, tuple) else None))
+            # the difference of the residual streams before the layer, in units of the map's output
             shift = dense_input.to(x.device).float() - pruned.states.to(x.device).float()
             shift /= self.decoder.residual_scale
             gap = dense_call.y.float() - y.float()
@@ -145,7 +146,7 @@ class _LayerWalk:
 
     def _apply_repaired_attention(self, output: OutputMap) -> None:
         """Replace the stored inputs of o_proj by its repaired output for every batch."""
-        weight, bias = output.narrowed()
+        weight, bias = output.pruned_parameters()
         for index, (x, residual) in enumerate(self.attended):
             y = nn.functional.linear(x.to(weight.device), weight, bias).to(x.device)
             self.attended[index] = (y, residual)
@@ -164,20 +165,24 @@ class _LayerWalk:
             yield self._batch(output, index, call.x, call.x[..., output.index()], gap)
 
     def _batch(self, output: OutputMap, index: int, full: torch.Tensor, x: torch.Tensor, gap: torch.Tensor) -> _Batch:
-        """Return the inputs and missing outputs of batch `index` at the positions that count."""
+        """Return batch `index` from all inputs of a map, the kept inputs x and the missing output `gap`.
+
+        Only the positions that count are returned. With the target own_inputs, the output of the removed columns
+        replaces `gap`.
+        """
         full, x, gap = (self.dense[index].counted_tokens(values) for values in (full, x, gap))
         if self.settings.target == "own_inputs":
-            removed_inputs = full[..., output.index(staying=False)].float()
-            gap = nn.functional.linear(removed_inputs, output.columns(staying=False).float())
+            removed_inputs = full[..., output.index(removed=True)].float()
+            gap = nn.functional.linear(removed_inputs, output.columns(removed=True).float())
         damp_by_all_inputs = isinstance(self.settings, OwnRepair) and self.settings.whole
-        level = full.float().square().sum(dtype=torch.float64) / full.shape[-1] if damp_by_all_inputs else 0.0
-        return x, gap, level
+        mean_energy = full.float().square().sum(dtype=torch.float64) / full.shape[-1] if damp_by_all_inputs else 0.0
+        return x, gap, mean_energy
 
     def _advance(self, output: OutputMap) -> None:
         """Advance the pruned states by a layer; they equal the dense states below the first removed unit."""
         attention = self._attention_of(output.layer)
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
-            if not self.removed:
+            if not self.has_removed_units:
                 pruned.states = dense.states
                 continue
             with self._stored_attention(attention, index), output.applied():
@@ -191,6 +196,7 @@ class _LayerWalk:
         return replace_forward(attention, lambda *_, **__: output)
 
     def _attention_of(self, layer: int) -> nn.Module:
+        """Return the attention module of a layer."""
         return self.decoder.layers[layer].get_submodule(self.decoder.layout.attention)
 
     def _kept_part(self, output: OutputMap, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -208,7 +214,7 @@ class ModuleCall:
 
 @contextmanager
 def record_call(module: nn.Module, stop: bool = False) -> Iterator[ModuleCall]:
-    """Record input and output of a module's call before masks are applied; `stop` ends the forward pass after it."""
+    """Record a module's output, and its input before later hooks mask it; `stop` ends the forward pass after it."""
     call = ModuleCall()
 
     def record_input(_: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -229,6 +235,7 @@ def cast_weights(weights: torch.Tensor, dtype: torch.dtype, output: OutputMap) -
     """Return the weights in the model's number type. Raises NumericsError if they are too large for it."""
     rounded = weights.to(dtype)
     if not bool(torch.isfinite(rounded).all()):
+        # the slice omits "torch." from the name of the number type
         raise NumericsError(
             f"the repaired weights of {output.name} in layer {output.layer} do not fit {str(dtype)[6:]}: use "
             "float32 or bfloat16, or a larger repair.damping"
@@ -237,7 +244,7 @@ def cast_weights(weights: torch.Tensor, dtype: torch.dtype, output: OutputMap) -
 
 
 def require_finite_moments(moments: FitMoments, output: OutputMap, doing: str) -> None:
-    """Raise NumericsError if the moments of a map are not finite; `doing` ends the sentence "... not finite while"."""
+    """Raise NumericsError if the moments of a map are not finite; `doing` ends the clause "... not finite while"."""
     if not bool(torch.isfinite(moments.cross).all() and torch.isfinite(moments.square).all()):
         raise NumericsError(
             f"an activation at {output.name} of layer {output.layer} is not finite while {doing}: "

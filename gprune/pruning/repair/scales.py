@@ -31,14 +31,15 @@ def repair(decoder: Decoder, maps: Sequence[OutputMap], scales: LearnedScales, _
     Raises ModelError if the scales were learned for other masks.
     """
     heads = np.repeat(scales.heads, decoder.shape.group_channels, axis=1)
+    # position of the map among the biases of a layer, and the factors of its columns
     factors = {"o_proj": (0, heads), "down_proj": (1, scales.ffn)}
     for output in maps:
         position, rows = factors[output.name]
         if not np.array_equal(rows[output.layer] != 0, output.mask):
             raise ModelError(f"the scales of {scales.method} belong to other masks or another model: learn them again")
-        weight, bias = output.narrowed()
+        weight, bias = output.pruned_parameters()
         float_type = torch.promote_types(weight.dtype, torch.float32)
         factor = torch.tensor(rows[output.layer][output.mask]).to(weight.device, float_type)
-        added = torch.tensor(scales.biases[output.layer, position]).to(weight.device, float_type)
+        learned_bias = torch.tensor(scales.biases[output.layer, position]).to(weight.device, float_type)
         output.weight = (weight.to(float_type) * factor).to(weight.dtype)
-        output.bias = (added if bias is None else bias.to(float_type) + added).to(weight.dtype)
+        output.bias = (learned_bias if bias is None else bias.to(float_type) + learned_bias).to(weight.dtype)

@@ -29,7 +29,7 @@ from gprune.study import CalibrationSettings
 from gprune.study.methods import BUILT_IN_METRICS, TWFLAP
 
 METRICS: dict[str, Any] = {name: import_module(f"{__name__}.{name}") for name in BUILT_IN_METRICS if name != TWFLAP}
-"""modules by metric; token-weighted FLAP needs statistics by context"""
+"""module of each metric except token-weighted FLAP, which needs statistics by context"""
 
 SUMMED_METRICS = ("wanda_sp",)
 """metrics for which a key/value group's score is the sum over its channels; for the others it is the mean"""
@@ -45,9 +45,9 @@ def score(
 ) -> UnitScores:
     """Return importance scores of neurons and key/value groups from a calibration set or some `shards` of it.
 
-    Higher is more important. The released form of FLAP's fluctuation depends on the order of all samples and is not
-    defined on a subset, so subsets are scored by the plain token variance. Statistics and norms must be of the same
-    model.
+    Higher is more important. `shards` are indices; None: all. The released form of FLAP's fluctuation depends on the
+    order of all samples and is not defined on a subset, so subsets are scored by the plain token variance. Statistics
+    and norms must be of the same model.
     """
     merged = statistics.merge(None if shards is None else list(shards))
     is_complete = shards is None or len(set(shards)) == statistics.shards

@@ -16,8 +16,9 @@ from gprune.study import ContextSettings
 def context_weights(profile: Array, statistics: ContextStatistics, distances: Array, temperature: float) -> Array:
     """Return the weight of a token for each group of neurons, by the context of the token.
 
-    A group of context k alone weights tokens by a softmax of the negative distance between their context and k over
-    all tokens, times the number of tokens, so that the mean weight is 1. Other groups average these by their profile.
+    A group with the single context k weights tokens by a softmax over all tokens of the negative distance between
+    their context and k, times the number of tokens, so that the mean weight is 1. For other groups, these weights are
+    averaged by the profile.
 
     Args:
         profile: (layers, groups, contexts) share of each context in a group, rows with sum 1; (groups, contexts) if
@@ -32,9 +33,10 @@ def context_weights(profile: Array, statistics: ContextStatistics, distances: Ar
     tokens = statistics.tokens[0].astype(np.float64)[:, None, :]
     exponent = np.where(tokens > 0, -np.asarray(distances, dtype=np.float64) / temperature, -np.inf)
     # the largest exponent of a context with tokens is 0, so nothing overflows and no sum is 0
-    raw = np.exp(exponent - exponent.max(axis=-1, keepdims=True))
-    single = tokens.sum(axis=-1, keepdims=True) * raw / (tokens * raw).sum(axis=-1, keepdims=True)
-    return profile @ single
+    unscaled = np.exp(exponent - exponent.max(axis=-1, keepdims=True))
+    # (layers, contexts, contexts) weights of tokens for groups of one context, scaled to a mean of 1
+    by_context = tokens.sum(axis=-1, keepdims=True) * unscaled / (tokens * unscaled).sum(axis=-1, keepdims=True)
+    return profile @ by_context
 
 
 def module_profile(affinity: Array, labels: Array, groups: int, kind: str = "dominant") -> Array:
@@ -54,12 +56,12 @@ def module_profile(affinity: Array, labels: Array, groups: int, kind: str = "dom
         sizes = np.maximum(np.bincount(row, minlength=groups), 1)
         sums = np.stack([np.bincount(row, weights=values, minlength=groups) for values in affinity[layer]])
         means = (sums / sizes).T
-        serves = means.sum(axis=1) > 0
+        has_affinity = means.sum(axis=1) > 0
         if kind == "dominant":
             # without the division, every module would be assigned to the context with the largest gradients
-            level = affinity[layer].mean(axis=1)
-            means = np.eye(contexts)[np.argmax(means / np.where(level > 0, level, 1.0), axis=1)]
-        profile[layer, serves] = means[serves] / means[serves].sum(axis=1, keepdims=True)
+            layer_mean = affinity[layer].mean(axis=1)
+            means = np.eye(contexts)[np.argmax(means / np.where(layer_mean > 0, layer_mean, 1.0), axis=1)]
+        profile[layer, has_affinity] = means[has_affinity] / means[has_affinity].sum(axis=1, keepdims=True)
     return profile
 
 
@@ -96,8 +98,9 @@ def _fluctuation(merged: ContextStatistics, layer: int, weights: Array, labels: 
     # the layout is (contexts, neurons), so that the sums over the few contexts read contiguous rows
     weight = np.ascontiguousarray(weights[labels].T)
     mean = merged.mean[0, layer]
-    share = merged.tokens[0, layer][:, None] * weight
-    total = share.sum(axis=0)
-    centre = (share * mean).sum(axis=0) / total
-    squares: Array = (weight * merged.moment[0, layer] + share * (mean - centre) ** 2).sum(axis=0)
+    # summed token weights of each context
+    mass = merged.tokens[0, layer][:, None] * weight
+    total = mass.sum(axis=0)
+    centre = (mass * mean).sum(axis=0) / total
+    squares: Array = (weight * merged.moment[0, layer] + mass * (mean - centre) ** 2).sum(axis=0)
     return squares / total

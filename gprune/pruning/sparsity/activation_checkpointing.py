@@ -56,7 +56,7 @@ def add_bias(outputs: Tensor, bias: Tensor) -> Tensor:
         outputs: (sequences, tokens, channels) of any floating type.
         bias: (channels,) float32; its gradient is summed in float32.
     """
-    result: Tensor = _Shifted.apply(outputs, bias)
+    result: Tensor = _AddBias.apply(outputs, bias)
     return result
 
 
@@ -106,17 +106,17 @@ class _MaskedProduct(torch.autograd.Function):
         gradient = output_gradients[0]
         leaf = gate.detach().requires_grad_()
         with torch.enable_grad():
-            active = ctx.activation(leaf)
-        factor = active.detach()
+            activated = ctx.activation(leaf)
+        factor = activated.detach()
         mask_gradient = summed_products(gradient, factor * up, len(mask))
         if not ctx.needs_input_grad[0]:
             return None, None, mask_gradient, None
-        passed = _scale_subsets(gradient, mask)
-        (gate_gradient,) = torch.autograd.grad(active, leaf, passed * up)
-        return gate_gradient, passed * factor, mask_gradient, None
+        masked = _scale_subsets(gradient, mask)
+        (gate_gradient,) = torch.autograd.grad(activated, leaf, masked * up)
+        return gate_gradient, masked * factor, mask_gradient, None
 
 
-class _Shifted(torch.autograd.Function):
+class _AddBias(torch.autograd.Function):
     """Outputs plus a bias; the bias's gradient is summed in float32."""
 
     @staticmethod
@@ -153,8 +153,9 @@ class _Recomputed(torch.autograd.Function):
 
 
 def _scale_subsets(values: Tensor, mask: Tensor) -> Tensor:
-    spread = mask.to(values.dtype).repeat_interleave(len(values) // len(mask), dim=0)
-    return values * spread[:, None, :]
+    """Return (subsets * sequences, tokens, channels) values times the (subsets, channels) mask of their subset."""
+    by_sequence = mask.to(values.dtype).repeat_interleave(len(values) // len(mask), dim=0)
+    return values * by_sequence[:, None, :]
 
 
 def summed_products(gradient: Tensor, activations: Tensor, subsets: int = SUBSETS) -> Tensor:

@@ -37,7 +37,7 @@ class Sampler:
 
     def draw(self) -> Array:
         """Return (sequences,) int64 indices of the next step's sequences, sorted by set."""
-        return np.concatenate([self._take(number) for number in range(len(self._sets))])
+        return np.concatenate([self._take(index) for index in range(len(self._sets))])
 
     def checkpoint_state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return the arrays and values from which `restore` continues."""
@@ -57,12 +57,12 @@ class Sampler:
         self._generator.bit_generator.state = values["generator"]
         self._queues = queues
 
-    def _take(self, number: int) -> Array:
-        """Return the next sequences of one set; an exhausted set is reshuffled."""
-        if len(self._queues[number]) < self._per_set:
-            shuffled = self._generator.permutation(self._sets[number])
-            self._queues[number] = np.concatenate([self._queues[number], shuffled])
-        sequences, self._queues[number] = np.split(self._queues[number], [self._per_set])
+    def _take(self, index: int) -> Array:
+        """Return the next sequences of a set; if too few are left, a new permutation of the set follows them."""
+        if len(self._queues[index]) < self._per_set:
+            shuffled = self._generator.permutation(self._sets[index])
+            self._queues[index] = np.concatenate([self._queues[index], shuffled])
+        sequences, self._queues[index] = np.split(self._queues[index], [self._per_set])
         return sequences
 
 
@@ -99,7 +99,7 @@ class Teacher:
     """
 
     decoder: Decoder
-    """the decoder; the caller closes its mask gate before each call"""
+    """the decoder; the caller removes masks (`MaskHooks.close`) before each call"""
     cache: Tensor | None
     """(sequences, tokens, hidden) on the CPU; None if it would be too large or every sequence is used once"""
     available: Array
@@ -109,7 +109,7 @@ class Teacher:
     batches: list[Array] = field(default_factory=list)
     """indices of the sequences of every computed batch"""
     missed: Array | None = None
-    """(sequences,) bool, True if available but not yet recomputed after a resume; None without a resume"""
+    """(sequences,) bool, True if available but not yet recomputed by this resumed process; None if not resumed"""
     texts: Array | None = None
     """(sequences, tokens) int64 ids for recomputing missed sequences"""
 
@@ -161,10 +161,10 @@ class Teacher:
         if self.cache is None:
             return {}, {"caches": False}
         # only batches whose states are still in the cache
-        used, maker = np.unique(self.batch_of[self.available], return_inverse=True)
+        used, batch_index = np.unique(self.batch_of[self.available], return_inverse=True)
         batches = [self.batches[index] for index in used]
         makers = np.full(len(self.available), -1, dtype=np.int64)
-        makers[self.available] = maker
+        makers[self.available] = batch_index
         members = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
         sizes = np.array([len(batch) for batch in batches], dtype=np.int64)
         return {"teacher.maker": makers, "teacher.members": members, "teacher.sizes": sizes}, {"caches": True}
@@ -188,8 +188,8 @@ class Teacher:
             self.cache = None
             return True
         maker, members, sizes = (arrays[f"teacher.{name}"] for name in ("maker", "members", "sizes"))
-        inside = 0 <= members.min(initial=0) and members.max(initial=0) < len(texts)
-        if maker.shape != self.batch_of.shape or maker.max(initial=-1) >= len(sizes) or not inside:
+        is_in_range = 0 <= members.min(initial=0) and members.max(initial=0) < len(texts)
+        if maker.shape != self.batch_of.shape or maker.max(initial=-1) >= len(sizes) or not is_in_range:
             raise ValueError("its sequences are those of other texts")
         if self.cache is None:
             return False
@@ -199,7 +199,7 @@ class Teacher:
         return True
 
     def _recompute_missing(self, numbers: Array) -> None:
-        """Recompute missing states of sequences in their original batches."""
+        """Recompute the missing states of sequences `numbers` in their original batches."""
         if self.missed is None or self.texts is None or self.cache is None or not self.missed[numbers].any():
             return
         for index in np.unique(self.batch_of[numbers[self.missed[numbers]]]):
@@ -210,7 +210,7 @@ class Teacher:
                     hidden = self.decoder.hidden_states(ids)
             except (RuntimeError, MemoryError) as error:
                 if out_of_memory(error):
-                    # states that no longer fit in memory are recomputed in smaller batches
+                    # the original batches no longer fit: the caller repeats the step in smaller batches
                     self.available &= ~self.missed
                 raise
             missing = self.missed[batch] & (self.batch_of[batch] == index)

@@ -25,10 +25,11 @@ from gprune.store.resumption import State
 from gprune.system.progress import Notice, Progress
 
 CHANGED_ROUNDING = (
-    "the states of the dense model no longer fit in memory beside it, as they did when this learning began: "
+    "the cached states of the dense model no longer fit in memory, as they did when this training began: "
     "they are recomputed at every step, which is slower and rounds differently"
 )
 _MOMENTS, _RANDOM = "optimizer.", "random."
+"""prefixes of the names of Adam's moments and of random states in a checkpoint"""
 _LEARNED = "thresholds"
 """name of the trained numbers in a checkpoint"""
 
@@ -37,10 +38,11 @@ class Batches(Protocol):
     """Object that runs the batches of a training."""
 
     sequences: AdaptiveBatches
+    """the number of sequences that are run at a time"""
 
 
 @dataclass(slots=True)
-class Running:
+class TrainingState:
     """Mutable state of a training."""
 
     learned: Tensor
@@ -58,16 +60,16 @@ class Running:
 
     def decay_rate(self, rate: float, step: int, steps: int) -> float:
         """Set and return the learning rate of a step, which decays from `rate` along half a cosine."""
-        slower = rate * (1 + math.cos(math.pi * step / steps)) / 2
-        self.optimizer.param_groups[0]["lr"] = slower
-        return slower
+        decayed = rate * (1 + math.cos(math.pi * step / steps)) / 2
+        self.optimizer.param_groups[0]["lr"] = decayed
+        return decayed
 
     def state(self, steps: int, cost: list[float]) -> State:
         """Return a checkpoint of this training between two steps.
 
         Args:
             steps: total steps.
-            cost: cost so far, stored with the checkpoint.
+            cost: numbers of a `Spent`, the time and passes so far, stored with the checkpoint.
         """
         # an optimizer has no state for its parameter before the first step
         moments = self.optimizer.state.get(self.learned, {})
@@ -110,9 +112,9 @@ class Running:
         arrays, values = state.arrays, state.values
         rows, learned = arrays["rows"], arrays[_LEARNED]
         if not 0 < state.step < steps or state.steps != steps:
-            raise ValueError(f"it is at step {state.step} of {state.steps}, and there are {steps}")
+            raise ValueError(f"it is at step {state.step} of {state.steps}, but this training has {steps} steps")
         if rows.shape != (state.step, len(columns)) or learned.shape != tuple(self.learned.shape):
-            raise ValueError("its rows or what it has learned are those of another learning")
+            raise ValueError("its history or its trained numbers have the shape of another training")
         moments = {n.removeprefix(_MOMENTS): _tensor(a) for n, a in arrays.items() if n.startswith(_MOMENTS)}
         random = {n.removeprefix(_RANDOM): _tensor(a) for n, a in arrays.items() if n.startswith(_RANDOM)}
         multiplier = float(values["multiplier"]) if self.constraint is not None else 0.0

@@ -41,7 +41,7 @@ class EqualMasks(MaskFamily):
         units, shape = family.units, family.shape
         members = np.zeros((shape.layers, units.thresholds), dtype=np.float32)
         layer = np.repeat(np.arange(shape.layers), shape.neurons)
-        members[layer, units.owner[: len(layer)]] = 1
+        members[layer, units.threshold_index[: len(layer)]] = 1
         values = {field.name: getattr(family, field.name) for field in fields(family)}
         return cls(**values, neurons=neurons, members=torch.tensor(members, device=family.share.device))
 
@@ -49,6 +49,7 @@ class EqualMasks(MaskFamily):
         """Return (units,) quantile minus threshold minus the layer's cut; groups have no cut."""
         neurons, groups = self.split(MaskFamily.margins(self, thresholds))
         ordered = neurons.sort(dim=1, descending=True).values
+        # the cut is the midpoint between the last kept and the first removed margin
         cut_margin = ordered[:, self.neurons - 1 : self.neurons + 1].mean(dim=1, keepdim=True)
         return torch.cat([(neurons - cut_margin).flatten(), groups.flatten()])
 
@@ -67,8 +68,8 @@ class EqualMasks(MaskFamily):
             gradient: (thresholds,) gradient of the performance term.
             slope: (thresholds,) gradient of the retained share.
         """
-        size = (self.members @ slope.square()).clamp(min=torch.finfo(slope.dtype).tiny)
-        multiplier = (self.members @ (gradient * slope)) / size
+        squared_norm = (self.members @ slope.square()).clamp(min=torch.finfo(slope.dtype).tiny)
+        multiplier = (self.members @ (gradient * slope)) / squared_norm
         return gradient - (multiplier @ self.members) * slope
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gprune.pruning.sparsity.masks import UnitMasks, prices, shares
+from gprune.pruning.sparsity.masks import UnitMasks, weight_counts, weight_shares
 from gprune.pruning.sparsity.rounding import possible_groups
 from gprune.records import Array, ModelShape, PruningMasks, UnitScores, budget
 
@@ -49,7 +49,7 @@ class GateMasks(UnitMasks):
     """block size of the final FFN widths, and the minimum number of neurons per layer"""
     temperature: float
     """temperature of the sigmoid"""
-    price: Tensor
+    weight_counts: Tensor
     """(units,) int64 number of weights of every unit"""
     groups: tuple[int, int]
     """smallest and largest number of key/value groups for which neurons can fill the rest of the budget"""
@@ -61,43 +61,44 @@ class GateMasks(UnitMasks):
         """Build the masks of a decoder on a device; see the fields for the arguments."""
         return cls(
             shape=shape,
-            share=shares(shape, device),
+            share=weight_shares(shape, device),
             target=target,
             alignment=alignment,
             temperature=temperature,
-            price=torch.tensor(prices(shape), device=device),
+            weight_counts=torch.tensor(weight_counts(shape), device=device),
             groups=possible_groups(shape, target, budget.least_neurons(shape, alignment)),
         )
 
     @property
     def count(self) -> int:
         """Return the number of gates, one for each unit."""
-        return len(self.price)
+        return len(self.weight_counts)
 
     def hard_masks(self, learned: Tensor) -> Tensor:
-        """Return (units,) bool: a prefix of all units in order of falling gate, ties by index.
+        """Return (units,) bool: the longest affordable prefix of the units in descending order of gates, ties by index.
 
-        The best unit of each kind in every layer (the best block of neurons) comes before all others. The number of
-        groups is that of the prefix that fits the budget; neurons fill the rest to within half a neuron. The device
-        is not synchronized.
+        The best group and the best neuron (the best block of neurons) of every layer come before all others. The number
+        of groups is that of the prefix; neurons fill the rest of the budget to within half a neuron. The device is not
+        synchronized.
         """
         shape, weights = self.shape, self.target * self.shape.decoder_weights
         least, neurons = budget.least_neurons(shape, self.alignment), shape.layers * shape.neurons
-        order = self._floors_first(learned, least).sort(descending=True, stable=True).indices
+        order = self._force_minimum(learned, least).sort(descending=True, stable=True).indices
         is_group = order >= neurons
         # half a weight of tolerance, because the target is rounded
-        fits = self.price[order].cumsum(0) <= weights + 0.5
+        fits = self.weight_counts[order].cumsum(0) <= weights + 0.5
         groups = (fits & is_group).sum().clamp(*self.groups)
+        # rounded to the nearest whole number
         neuron_count = ((weights - groups.double() * shape.group_weights) / shape.neuron_weights + 0.5).floor()
-        is_within_budget = torch.where(
+        mask_in_order = torch.where(
             is_group,
             is_group.cumsum(0) <= groups,
             (~is_group).cumsum(0) <= neuron_count.clamp(shape.layers * least, neurons),
         )
-        return torch.empty_like(is_within_budget).index_copy_(0, order, is_within_budget)
+        return torch.empty_like(mask_in_order).index_copy_(0, order, mask_in_order)
 
-    def _floors_first(self, gates: Tensor, least: int) -> Tensor:
-        """Return the (units,) gates with infinity for the best units of each layer, which are always kept."""
+    def _force_minimum(self, gates: Tensor, least: int) -> Tensor:
+        """Return the (units,) gates, with infinity for the best group and the `least` best neurons of each layer."""
         raised = gates.detach().clone()
         for values, count in zip(self.split(raised), (least, 1), strict=True):
             best = values.sort(dim=1, descending=True, stable=True).indices[:, :count]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gprune.pruning.sparsity.equal_masks import EqualGates
 from gprune.pruning.sparsity.gate_masks import GateMasks, starting_gates
-from gprune.pruning.sparsity.learner import Learner, LearnerRunning, LearningInputs
+from gprune.pruning.sparsity.learner import Learner, LearnerState, LearningInputs
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums
 from gprune.pruning.sparsity.rounding import require_reachable
@@ -25,7 +25,7 @@ from gprune.study import GateSettings
 
 
 class GateLearner(Learner[GateMasks]):
-    """Learn gates from both losses on both texts; the masks of every step meet the target."""
+    """Learn gates from cross-entropy and distillation on both texts; the masks of every step meet the target."""
 
     def __init__(self, inputs: LearningInputs, family: GateMasks, start: Array, epochs: int, rate: float) -> None:
         """Store the inputs of the training.
@@ -38,20 +38,21 @@ class GateLearner(Learner[GateMasks]):
             rate: initial learning rate of Adam.
         """
         super().__init__(inputs, family, epochs, rate, RetentionConstraint(family.target, 0.0, 0.0))
-        self._first = start
+        self._initial_gates = start
 
     def start(self) -> Tensor:
         """Return the initial gates."""
-        return torch.tensor(self._first, device=self.family.share.device)
+        return torch.tensor(self._initial_gates, device=self.family.share.device)
 
-    def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
+    def gradient(self, step: int, training: LearnerState, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
         """See Learner."""
         quarter, length = sums.cross_entropy.shape[1:]
+        # converts sums to means over a subset's predictions; the last token of a sequence has none
         unit_gradient = sums.cross_entropy_gradient.mean(dim=0) / (quarter * (length - 1))
         if sums.distillation_gradient is not None:
             weight = self.settings.distillation_weight
             unit_gradient = unit_gradient + weight * sums.distillation_gradient / sums.distillation.numel()
-        gates = running.learned
+        gates = training.learned
         return self.family.gradient(unit_gradient, gates), {"retention": self.family.retention(gates)}
 
 
@@ -78,8 +79,8 @@ def learn_gates(
     decoder, alignment = inputs.decoder, inputs.settings.alignment
     decoder.require_whole("learning")
     require_reachable(decoder.shape, target, alignment)
-    kind = EqualGates if inputs.settings.equal else GateMasks
-    family = kind.of(decoder.shape, target, alignment, gate_settings.temperature, decoder.device)
+    family_type = EqualGates if inputs.settings.equal else GateMasks
+    family = family_type.of(decoder.shape, target, alignment, gate_settings.temperature, decoder.device)
     learner = GateLearner(inputs, family, starting_gates(scores), epochs, gate_settings.learning_rate)
     gates, rows = learner.learned()
     masks, columns = family.exact(gates), learner.columns()

@@ -20,7 +20,7 @@ from torch import Tensor
 from gprune.models.decoder import Decoder
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
-from gprune.pruning.sparsity.checkpoint import Running, record_notices
+from gprune.pruning.sparsity.checkpoint import TrainingState, record_notices
 from gprune.pruning.sparsity.learning_loop import LearningLoop
 from gprune.pruning.sparsity.mask_hooks import MaskHooks, hook_decoder
 from gprune.pruning.sparsity.masks import UnitMasks
@@ -33,9 +33,9 @@ from gprune.system.errors import NumericsError
 from gprune.system.progress import Progress
 
 M = TypeVar("M", bound=UnitMasks)
-FIRST = ("step", "epoch", "ce_primary", "ce_auxiliary", "distillation", "retention")
+FIRST_COLUMNS = ("step", "epoch", "ce_primary", "ce_auxiliary", "distillation", "retention")
 """first columns of every history"""
-LAST = "learning_rate"
+LAST_COLUMN = "learning_rate"
 """last column of every history"""
 
 
@@ -58,7 +58,7 @@ class LearningInputs:
 
 
 @dataclass(slots=True)
-class LearnerRunning(Running):
+class LearnerState(TrainingState):
     """Mutable state of a training of thresholds or gates."""
 
     constraint: RetentionConstraint
@@ -71,7 +71,7 @@ class Learner(ABC, Generic[M]):
     """Training loop; subclasses define the initial values and their gradient."""
 
     EXTRA_COLUMNS: ClassVar[tuple[str, ...]] = ()
-    """columns of a history between FIRST and LAST"""
+    """columns of a history between FIRST_COLUMNS and LAST_COLUMN"""
 
     def __init__(
         self, inputs: LearningInputs, family: M, epochs: int, rate: float, constraint: RetentionConstraint
@@ -92,33 +92,33 @@ class Learner(ABC, Generic[M]):
     @classmethod
     def columns(cls) -> tuple[str, ...]:
         """Return the column names of a history."""
-        return (*FIRST, *cls.EXTRA_COLUMNS, LAST)
+        return (*FIRST_COLUMNS, *cls.EXTRA_COLUMNS, LAST_COLUMN)
 
     @abstractmethod
     def start(self) -> Tensor:
         """Return (count,) float32 values before the first step."""
 
     @abstractmethod
-    def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
+    def gradient(self, step: int, training: LearnerState, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the (count,) gradient of the objective with respect to the learned values.
 
         Args:
             step: finished steps.
-            running: state with the current values.
+            training: state with the current values.
             sums: losses and mask gradients of the batch.
 
         Returns:
             The gradient, and scalar tensors by name: the retention and the extra columns of the history.
         """
 
-    def take_step(self, running: LearnerRunning, scalars: Mapping[str, float]) -> list[float]:
+    def take_step(self, training: LearnerState, scalars: Mapping[str, float]) -> list[float]:
         """Take a step of Adam and return the extra columns of the history.
 
         Args:
-            running: state with the gradient.
+            training: state with the gradient.
             scalars: values of the scalars that `gradient` returned.
         """
-        running.optimizer.step()
+        training.optimizer.step()
         return []
 
     def learned(self) -> tuple[Tensor, list[list[float]]]:
@@ -131,17 +131,17 @@ class Learner(ABC, Generic[M]):
 
     def _run(self, values: Tensor, hooks: MaskHooks) -> list[list[float]]:
         """Train the (count,) values in place and return one history row per step."""
-        running = self._start_state(values, hooks)
+        training = self._start_state(values, hooks)
 
-        def restart() -> LearnerRunning:
-            return self._start_state(running.learned.copy_(self.start()), hooks)
+        def restart() -> LearnerState:
+            return self._start_state(training.learned.copy_(self.start()), hooks)
 
-        epoch_steps, listener = running.sampler.steps_per_epoch, self._inputs.on_progress
+        epoch_steps, listener = training.sampler.steps_per_epoch, self._inputs.on_progress
         steps = self._epochs * epoch_steps
         loop = LearningLoop(self.columns(), steps, epoch_steps, self._ids, restart, self._step, _describe_row, listener)
-        return loop.run(running, self._inputs.resumption)
+        return loop.run(training, self._inputs.resumption)
 
-    def _start_state(self, values: Tensor, hooks: MaskHooks) -> LearnerRunning:
+    def _start_state(self, values: Tensor, hooks: MaskHooks) -> LearnerState:
         """Return the state before the first step."""
         inputs, notices = self._inputs, list[str]()
         sampler = SubsetSampler(*inputs.texts, self.settings.batch, inputs.seed)
@@ -149,16 +149,16 @@ class Learner(ABC, Generic[M]):
         listener = record_notices(notices, inputs.on_progress)
         passes = Passes(inputs.decoder, self.family, hooks, teacher, self._ids, self.settings, listener)
         optimizer = torch.optim.Adam([values], lr=self._rate)
-        return LearnerRunning(values, optimizer, replace(self._constraint), sampler, teacher, passes, notices=notices)
+        return LearnerState(values, optimizer, replace(self._constraint), sampler, teacher, passes, notices=notices)
 
-    def _step(self, step: int, steps: int, running: LearnerRunning) -> list[float]:
-        rate = running.decay_rate(self._rate, step, steps)
-        numbers = running.sampler.draw().reshape(SUBSETS, -1)
-        sums = running.passes.run(running.learned, numbers, step, steps)
-        running.learned.grad, scalars = self.gradient(step, running, sums)
-        losses, values = _read_losses(step, sums, running.learned.grad, scalars)
-        extra = self.take_step(running, values)
-        epoch = step // running.sampler.steps_per_epoch
+    def _step(self, step: int, steps: int, training: LearnerState) -> list[float]:
+        rate = training.decay_rate(self._rate, step, steps)
+        numbers = training.sampler.draw().reshape(SUBSETS, -1)
+        sums = training.passes.run(training.learned, numbers, step, steps)
+        training.learned.grad, scalars = self.gradient(step, training, sums)
+        losses, values = _read_losses(step, sums, training.learned.grad, scalars)
+        extra = self.take_step(training, values)
+        epoch = step // training.sampler.steps_per_epoch
         return [step, epoch, *losses, values["retention"], *extra, rate]
 
 
@@ -166,13 +166,14 @@ def _read_losses(
     step: int, sums: BatchSums, gradient: Tensor, scalars: Mapping[str, Tensor]
 ) -> tuple[list[float], dict[str, float]]:
     """Return the mean cross-entropy on A and on B, the mean distillation loss, and the scalars, in one transfer."""
+    # the first two subsets are of A, the others of B; the last token of a sequence has no prediction
     by_text = sums.cross_entropy.flatten(0, 1).unflatten(0, (2, -1)).sum((1, 2))
     predictions = SUBSETS // 2 * sums.cross_entropy.shape[1] * (sums.cross_entropy.shape[2] - 1)
     finite = torch.isfinite(gradient).all()
     values = [*(by_text / predictions), sums.distillation.mean(), *scalars.values(), finite]
     numbers = torch.stack([value.float() for value in values]).tolist()
-    losses, sound = numbers[:3], numbers[-1]
-    if not (sound and all(map(math.isfinite, losses))):
+    losses, is_finite = numbers[:3], numbers[-1]
+    if not (is_finite and all(map(math.isfinite, losses))):
         raise NumericsError(
             f"step {step + 1} of sparsity learning gave a loss or gradient that is not finite "
             f"(cross-entropy on A and B, distillation: {losses}): use float32 or bfloat16 for the model"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gprune.pruning.sparsity.equal_masks import EqualMasks
-from gprune.pruning.sparsity.learner import Learner, LearnerRunning, LearningInputs
+from gprune.pruning.sparsity.learner import Learner, LearnerState, LearningInputs
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums
@@ -97,10 +97,10 @@ class ThresholdLearner(Learner[MaskFamily]):
         """Return thresholds that remove the same share of every module."""
         return torch.full((self.family.count,), 1 - self._target, device=self.family.share.device)
 
-    def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
+    def gradient(self, step: int, training: LearnerState, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
         """See Learner; the extra scalar is 1 if the auxiliary cross-entropy was used for the FFN thresholds."""
-        thresholds, constraint = running.learned, running.constraint
-        performance, admitted = self._performance(thresholds, sums)
+        thresholds, constraint = training.learned, training.constraint
+        performance, admitted = self._performance_gradient(thresholds, sums)
         retention = self.family.retention(thresholds)
         slope = self.family.threshold_gradient(self.family.share, thresholds, self.settings.surrogate)
         if isinstance(self.family, EqualMasks):
@@ -111,26 +111,26 @@ class ThresholdLearner(Learner[MaskFamily]):
             gradient = performance + constraint.slope(retention) * slope
         return gradient, {"retention": retention, "admitted": admitted}
 
-    def _performance(self, thresholds: Tensor, sums: BatchSums) -> tuple[Tensor, Tensor]:
+    def _performance_gradient(self, thresholds: Tensor, sums: BatchSums) -> tuple[Tensor, Tensor]:
         """Return the (thresholds,) gradient of the performance term, and True if the auxiliary text was admitted."""
         quarter, length = sums.cross_entropy.shape[1:]
         kind, weight = self.settings.surrogate, self.settings.distillation_weight
-        hard = self.family.threshold_gradient(sums.cross_entropy_gradient, thresholds, kind)
-        # converts sums to means over a subset's predictions; float16 can hold the sums in the backward pass
-        means = hard / (quarter * (length - 1))
+        cross_entropy = self.family.threshold_gradient(sums.cross_entropy_gradient, thresholds, kind)
+        # converts sums to means over a subset's predictions only now, because means would underflow in float16
+        means = cross_entropy / (quarter * (length - 1))
         gradient, admitted = combine_gradients(means, self.family.modules, self.settings.supervision)
         if sums.distillation_gradient is not None:
-            soft = self.family.threshold_gradient(sums.distillation_gradient, thresholds, kind)
-            gradient = gradient + weight * soft / sums.distillation.numel()
+            distillation = self.family.threshold_gradient(sums.distillation_gradient, thresholds, kind)
+            gradient = gradient + weight * distillation / sums.distillation.numel()
         return gradient, admitted
 
-    def take_step(self, running: LearnerRunning, scalars: Mapping[str, float]) -> list[float]:
+    def take_step(self, training: LearnerState, scalars: Mapping[str, float]) -> list[float]:
         """See Learner; the returned multiplier is the one before its update."""
-        constraint = running.constraint
+        constraint = training.constraint
         multiplier = constraint.multiplier
-        running.optimizer.step()
+        training.optimizer.step()
         # quantiles are inside (0, 1), so thresholds of 0 and 1 keep or remove a complete module
-        running.learned.clamp_(0.0, 1.0)
+        training.learned.clamp_(0.0, 1.0)
         constraint.ascend(scalars["retention"])
         return [multiplier, scalars["admitted"]]
 

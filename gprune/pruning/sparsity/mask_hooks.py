@@ -27,7 +27,7 @@ _LIBRARY_PREFIX = "transformers."
 
 @dataclass(slots=True)
 class MaskHooks:
-    """Switch between teacher (closed: no masks) and student (open: one mask copy per subset)."""
+    """Switch a decoder between teacher (closed: no masks) and student (open: one copy of the masks per subset)."""
 
     shape: ModelShape
     devices: list[torch.device]
@@ -58,7 +58,7 @@ class MaskHooks:
         """Switch the masks and biases off."""
         self.channels, self.biases = [], []
 
-    def hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...] | None]:
+    def mask_hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...] | None]:
         """Return a forward pre-hook that multiplies a linear map's input by the mask at `index`, while open."""
 
         def multiply(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
@@ -68,7 +68,7 @@ class MaskHooks:
 
         return multiply
 
-    def shift(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor | None]:
+    def bias_hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor | None]:
         """Return a forward hook that adds the bias at `index` to a linear map's output, if biases are set."""
 
         def add(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
@@ -111,18 +111,19 @@ def hook_decoder(decoder: Decoder, biased: bool = False) -> Iterator[MaskHooks]:
         for index, layer in enumerate(decoder.layers):
             part = layer.get_submodule(decoder.layout.feed_forward)
             # in a pruned layer, the row offsets of fused maps differ from those of the dense shape
-            is_complete = not isinstance(decoder.gate_proj(index), Rows) or (
+            is_unpruned = not isinstance(decoder.gate_proj(index), Rows) or (
                 decoder.down_proj(index).in_features == decoder.shape.neurons
             )
-            if is_complete and _is_known(part) and _find_activation(part) is not None:
+            if is_unpruned and _is_library_module(part) and _find_activation(part) is not None:
                 stack.enter_context(replace_forward(part, hooks.feed_forward(index, part, decoder)))
             else:
-                _register_hook(decoder.down_proj(index), hooks.hook(index), stack)
-            above = decoder.shape.layers + index
-            _register_hook(decoder.o_proj(index), hooks.hook(above), stack)
+                _register_hook(decoder.down_proj(index), hooks.mask_hook(index), stack)
+            # the masks and biases of o_proj follow those of all down_proj
+            attention_index = decoder.shape.layers + index
+            _register_hook(decoder.o_proj(index), hooks.mask_hook(attention_index), stack)
             if biased:
-                for linear, position in ((decoder.down_proj(index), index), (decoder.o_proj(index), above)):
-                    stack.callback(linear.register_forward_hook(hooks.shift(position)).remove)
+                for linear, position in ((decoder.down_proj(index), index), (decoder.o_proj(index), attention_index)):
+                    stack.callback(linear.register_forward_hook(hooks.bias_hook(position)).remove)
         if decoder.dtype in _HALF_PRECISION:
             for norm in _find_norms(decoder):
                 stack.enter_context(replace_forward(norm, _wrap_recompute(norm.forward)))
@@ -130,28 +131,31 @@ def hook_decoder(decoder: Decoder, biased: bool = False) -> Iterator[MaskHooks]:
 
 
 def _register_hook(linear: nn.Linear, hook: Callable[..., Any], stack: ExitStack) -> None:
+    """Register a forward pre-hook, which `stack` removes."""
     stack.callback(linear.register_forward_pre_hook(hook).remove)
 
 
 def _find_activation(part: nn.Module) -> Any:
-    """Return the activation function of an FFN module, or None if it is unknown."""
+    """Return the activation function of an FFN module, or None if it has none under a usual name."""
     return getattr(part, "act_fn", None) or getattr(part, "activation_fn", None)
 
 
-def _is_known(module: nn.Module) -> bool:
+def _is_library_module(module: nn.Module) -> bool:
     return type(module).__module__.startswith(_LIBRARY_PREFIX)
 
 
 def _find_norms(decoder: Decoder) -> list[nn.Module]:
     """Return the RMS norms of the model; every family has its own class."""
     backbone: Any = decoder.model.base_model
-    return [part for part in backbone.modules() if _is_known(part) and type(part).__name__.endswith("RMSNorm")]
+    return [part for part in backbone.modules() if _is_library_module(part) and type(part).__name__.endswith("RMSNorm")]
 
 
 def _wrap_recompute(forward: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
-    def stand_in(inputs: Tensor) -> Tensor:
+    """Return a function like `forward` that stores only its input for the backward pass."""
+
+    def recomputed(inputs: Tensor) -> Tensor:
         if torch.is_grad_enabled() and inputs.requires_grad:
             return recompute(forward, inputs)
         return forward(inputs)
 
-    return stand_in
+    return recomputed

@@ -24,7 +24,7 @@ def surrogate(distance: Tensor, kind: str) -> Tensor:
 
     Args:
         distance: quantile minus threshold, any shape.
-        kind: long_tailed (Liu et al. 2020), identity or sigmoid.
+        kind: long_tailed (dynamic sparse training, Liu et al. 2020), identity or sigmoid.
 
     Returns:
         The surrogate derivative, of the same shape, >= 0.
@@ -34,9 +34,10 @@ def surrogate(distance: Tensor, kind: str) -> Tensor:
     if kind == "sigmoid":
         probability = torch.sigmoid(_SIGMOID_STEEPNESS * distance)
         return _SIGMOID_STEEPNESS * probability * (1 - probability)
-    size = distance.abs()
-    tail = torch.full_like(size, 0.4).masked_fill_(size > 1, 0)
-    return torch.where(size <= 0.4, 2 - 4 * size, tail)
+    # long_tailed: 2 - 4 |x| up to |x| = 0.4, then 0.4 up to 1, then 0
+    magnitude = distance.abs()
+    tail = torch.full_like(magnitude, 0.4).masked_fill_(magnitude > 1, 0)
+    return torch.where(magnitude <= 0.4, 2 - 4 * magnitude, tail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class UnitMasks:
         return split_units(self.shape, units)
 
     def retention(self, learned: Tensor) -> Tensor:
-        """Return R-hat, the retained share of the decoder's weights under the hard masks, as a scalar tensor."""
+        """Return R-hat, the share of the decoder's weights that the hard masks keep, as a scalar tensor."""
         return (self.hard_masks(learned) * self.share).sum()
 
 
@@ -71,45 +72,45 @@ def split_units(shape: ModelShape, units: Tensor) -> tuple[Tensor, Tensor]:
     return units[:neurons].view(shape.layers, shape.neurons), units[neurons:].view(shape.layers, shape.kv_heads)
 
 
-def prices(shape: ModelShape) -> Array:
+def weight_counts(shape: ModelShape) -> Array:
     """Return the (units,) int64 number of weights of every unit."""
     units = shape.layers * shape.neurons, shape.layers * shape.kv_heads
     return np.repeat([shape.neuron_weights, shape.group_weights], units)
 
 
-def shares(shape: ModelShape, device: torch.device) -> Tensor:
+def weight_shares(shape: ModelShape, device: torch.device) -> Tensor:
     """Return (units,) float32 share of every unit in the decoder's weights."""
-    return torch.tensor(prices(shape) / shape.decoder_weights, dtype=torch.float32, device=device)
+    return torch.tensor(weight_counts(shape) / shape.decoder_weights, dtype=torch.float32, device=device)
 
 
 @dataclass(frozen=True, slots=True)
 class MaskFamily(UnitMasks):
-    """Masks as a function of thresholds."""
+    """Masks of all units of a decoder as a function of thresholds."""
 
     units: RankedUnits
     """the same units as numpy arrays"""
     quantiles: Tensor
     """(units,) float32 rank quantile in (0, 1): neurons within the module, key/value groups within the layer"""
-    owner: Tensor
+    threshold_index: Tensor
     """(units,) int64 index of the unit's threshold"""
-    by_owner: Tensor
+    by_threshold: Tensor
     """(units,) int64 unit indices sorted by threshold"""
-    owned: Tensor
+    units_per_threshold: Tensor
     """(thresholds,) int64 number of units of each threshold"""
 
     @classmethod
     def of(cls, units: RankedUnits, device: torch.device) -> MaskFamily:
         """Build the masks of ranked units on a device."""
-        order = np.argsort(units.owner, kind="stable")
-        counts = np.bincount(units.owner, minlength=units.thresholds)
+        order = np.argsort(units.threshold_index, kind="stable")
+        counts = np.bincount(units.threshold_index, minlength=units.thresholds)
         return cls(
             shape=units.shape,
-            share=shares(units.shape, device),
+            share=weight_shares(units.shape, device),
             units=units,
             quantiles=torch.tensor(units.quantiles, dtype=torch.float32, device=device),
-            owner=torch.tensor(units.owner, dtype=torch.int64, device=device),
-            by_owner=torch.tensor(order, dtype=torch.int64, device=device),
-            owned=torch.tensor(counts, dtype=torch.int64, device=device),
+            threshold_index=torch.tensor(units.threshold_index, dtype=torch.int64, device=device),
+            by_threshold=torch.tensor(order, dtype=torch.int64, device=device),
+            units_per_threshold=torch.tensor(counts, dtype=torch.int64, device=device),
         )
 
     @property
@@ -119,7 +120,7 @@ class MaskFamily(UnitMasks):
 
     def margins(self, thresholds: Tensor) -> Tensor:
         """Return (units,) quantile minus threshold; a unit is kept if this is 0 or more."""
-        return self.quantiles - thresholds[self.owner]
+        return self.quantiles - thresholds[self.threshold_index]
 
     @property
     def count(self) -> int:
@@ -145,8 +146,8 @@ class MaskFamily(UnitMasks):
         if not self.units.free_groups:
             # fixed groups have no gradient
             self.split(slope)[1].zero_()
-        ordered = (unit_gradient * slope)[..., self.by_owner]
+        ordered = (unit_gradient * slope)[..., self.by_threshold]
         # segment sums instead of scattered additions, which are not deterministic on a GPU
         rows = ordered.reshape(-1, ordered.shape[-1]).T.contiguous()
-        sums = torch.segment_reduce(rows, "sum", lengths=self.owned, axis=0, unsafe=True, initial=0)
+        sums = torch.segment_reduce(rows, "sum", lengths=self.units_per_threshold, axis=0, unsafe=True, initial=0)
         return sums.T.reshape(*unit_gradient.shape[:-1], self.count)

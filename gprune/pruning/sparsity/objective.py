@@ -14,7 +14,7 @@ from torch import Tensor
 from gprune.pruning.sparsity.activation_checkpointing import at_least_float32
 from gprune.records import Array
 
-# logits per chunk: few enough for the cache of a CPU core, or enough to use a GPU fully
+# logits per chunk: few enough for the cache of a CPU core, but enough to use a GPU fully
 _CHUNK_LOGITS = {"cpu": 2**18, "cuda": 2**25}
 # with fewer tokens, the matrix product of the head would be limited by reading its weights
 _LEAST_TOKENS = 64
@@ -73,33 +73,33 @@ def head_losses(
     """
     labels = torch.cat([ids[:, 1:], torch.full_like(ids[:, :1], -1)], dim=1).flatten()
     flat = student.detach().flatten(0, 1)
-    soft = None if teacher is None else teacher.flatten(0, 1)
+    flat_teacher = None if teacher is None else teacher.flatten(0, 1)
     losses = flat.new_zeros((2, len(flat)), dtype=torch.float32)
-    gradients = [torch.empty_like(flat) for _ in range(1 if soft is None else 2)]
+    gradients = [torch.empty_like(flat) for _ in range(1 if teacher is None else 2)]
     vocabulary = head(flat[:1]).shape[-1]
     size = max(_LEAST_TOKENS, _CHUNK_LOGITS["cpu" if flat.device.type == "cpu" else "cuda"] // vocabulary)
     for start in range(0, len(flat), size):
         part = slice(start, start + size)
-        chunk = None if soft is None else soft[part]
-        pairs = _chunk(head, flat[part], chunk, labels[part], temperature)
-        for kind, (loss, gradient) in enumerate(pairs):
-            losses[kind, part] = loss
-            gradients[kind][part] = gradient
+        chunk = None if flat_teacher is None else flat_teacher[part]
+        pairs = _chunk_losses(head, flat[part], chunk, labels[part], temperature)
+        for index, (loss, gradient) in enumerate(pairs):
+            losses[index, part] = loss
+            gradients[index][part] = gradient
     if weights is not None:
-        for kind, predictions in enumerate((ids.shape[1] - 1, ids.shape[1])[: len(gradients)]):
+        for index, predictions in enumerate((ids.shape[1] - 1, ids.shape[1])[: len(gradients)]):
             factors = weights.flatten() * predictions
-            losses[kind] *= factors
-            gradients[kind] *= factors.unsqueeze(1).to(gradients[kind].dtype)
+            losses[index] *= factors
+            gradients[index] *= factors.unsqueeze(1).to(gradients[index].dtype)
     shaped = [gradient.view_as(student) for gradient in gradients]
     return HeadLosses(
         cross_entropy=losses[0].view_as(ids),
         distillation=losses[1].view_as(ids),
         cross_entropy_gradient=shaped[0],
-        distillation_gradient=None if soft is None else shaped[1],
+        distillation_gradient=None if teacher is None else shaped[1],
     )
 
 
-def _chunk(
+def _chunk_losses(
     head: Callable[[Tensor], Tensor],
     student: Tensor,
     teacher: Tensor | None,
@@ -111,18 +111,19 @@ def _chunk(
     with torch.enable_grad():
         logits = head(hidden)
     with torch.no_grad():
-        wide = logits.detach().to(at_least_float32(logits.dtype))
-        hard = torch.log_softmax(wide, dim=1)
+        float_logits = logits.detach().to(at_least_float32(logits.dtype))
+        hard = torch.log_softmax(float_logits, dim=1)
         pairs = []
         if teacher is not None:
-            soft = hard if temperature == 1 else torch.log_softmax(wide / temperature, dim=1)
-            target = torch.log_softmax(head(teacher).to(wide.dtype) / temperature, dim=1)
+            soft = hard if temperature == 1 else torch.log_softmax(float_logits / temperature, dim=1)
+            target = torch.log_softmax(head(teacher).to(float_logits.dtype) / temperature, dim=1)
             pairs.append(_distillation(soft, target, temperature))
+        # computed last, because it overwrites the log-probabilities
         pairs.insert(0, _cross_entropy(hard, labels))
     results = []
-    for number, (loss, slope) in enumerate(pairs, start=1):
-        retain_graph = number < len(pairs)
-        (gradient,) = torch.autograd.grad(logits, hidden, slope.to(logits.dtype), retain_graph=retain_graph)
+    for number, (loss, logits_gradient) in enumerate(pairs, start=1):
+        retain = number < len(pairs)
+        (gradient,) = torch.autograd.grad(logits, hidden, logits_gradient.to(logits.dtype), retain_graph=retain)
         results.append((loss, gradient))
     return results
 

@@ -1,4 +1,4 @@
-"""Run batches forward and backward through teacher and student, in portions if memory is short (section 3.3).
+"""Run batches through teacher (dense) and student (masked), in portions if memory is short (section 3.3).
 
 The gradients of the four subsets are sums over their sequences, and decisions such as the admission of the auxiliary
 text use the complete sums. The division into portions therefore affects only rounding.
@@ -24,7 +24,7 @@ from gprune.study import SparsitySettings
 from gprune.system.errors import MethodError
 from gprune.system.progress import Progress
 
-_SHORTER = (
+_REMEDY = (
     "set a smaller calibration.length, sparsity.distillation_weight 0, dtype bfloat16, or a device with more memory"
 )
 
@@ -45,23 +45,24 @@ class BatchSums:
     @classmethod
     def empty(cls, ids: Tensor, units: int, distils: bool) -> BatchSums:
         """Return zero sums for (subsets, sequences, tokens) ids."""
-        hard, soft = (torch.zeros(ids.shape, device=ids.device) for _ in range(2))
-        distilled = torch.zeros(units, device=ids.device) if distils else None
-        return cls(hard, soft, torch.zeros(len(ids), units, device=ids.device), distilled)
+        cross_entropy, distillation = (torch.zeros(ids.shape, device=ids.device) for _ in range(2))
+        gradient = torch.zeros(units, device=ids.device) if distils else None
+        return cls(cross_entropy, distillation, torch.zeros(len(ids), units, device=ids.device), gradient)
 
 
 def portions(quarter: int, size: int) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of subsets and sequences that go through the model in one pass.
+    """Yield a slice of the subsets and a slice of their sequences for each pass through the model.
 
     Args:
         quarter: sequences of each subset.
         size: sequences per pass; with fewer than SUBSETS, a pass has only some of the subsets.
     """
+    # the largest power of two that is at most both numbers, so that it divides SUBSETS
     subsets = 1 << (min(size, SUBSETS).bit_length() - 1)
-    rows = max(size // SUBSETS, 1)
+    sequences = max(size // SUBSETS, 1)
     for first in range(0, SUBSETS, subsets):
-        for start in range(0, quarter, rows):
-            yield slice(first, first + subsets), slice(start, start + rows)
+        for start in range(0, quarter, sequences):
+            yield slice(first, first + subsets), slice(start, start + sequences)
 
 
 class Passes:
@@ -90,15 +91,15 @@ class Passes:
         """
         self._decoder, self._family, self._hooks, self._teacher = decoder, family, hooks, teacher
         self._ids, self._settings = ids, settings
-        # the division of a batch into portions affects rounding
+        # its size is part of a checkpoint, because the division into portions affects rounding
         self.sequences = AdaptiveBatches(
             size=settings.batch,
             length=ids.shape[1],
             setting="sparsity.batch",
-            remedy=_SHORTER,
+            remedy=_REMEDY,
             device=decoder.device,
             on_progress=on_progress,
-            kind=MethodError,
+            error_class=MethodError,
         )
 
     def run(self, learned: Tensor, numbers: Array, step: int, steps: int) -> BatchSums:
@@ -115,27 +116,28 @@ class Passes:
         """
         ids, weights = read_signed_ids(self._ids[numbers], self._decoder.device)
         distils = self._settings.distillation_weight > 0
-        target = self._targets(numbers, ids, (step, steps)) if distils else None
+        target = self._teacher_states(numbers, ids, (step, steps)) if distils else None
         return self.sequences.attempt(
-            lambda size: self._summed(learned, ids, weights, target, size), numbers.size, step, steps
+            lambda size: self._sums(learned, ids, weights, target, size), numbers.size, step, steps
         )
 
-    def _targets(self, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
+    def _teacher_states(self, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
         """Return (subsets, sequences, tokens, hidden) final states of the dense model."""
         states = self._teacher.states(self.sequences, numbers.ravel(), ids.flatten(0, 1), progress)
         return states.unflatten(0, numbers.shape)
 
-    def _summed(
+    def _sums(
         self, learned: Tensor, ids: Tensor, weights: Tensor | None, target: Tensor | None, size: int
     ) -> BatchSums:
-        """Return the sums over (subsets, sequences, tokens), run `size` sequences at a time."""
+        """Return the sums over the (subsets, sequences, tokens) ids, run `size` sequences at a time.
+
+        `target` has the teacher's hidden states; None for no distillation.
+        """
         sums = BatchSums.empty(ids, len(self._family.share), target is not None)
         with self._decoder.restore_counts_on_error():
             for portion in portions(ids.shape[1], size):
-                weighted, soft = (
-                    None if values is None else values[portion].flatten(0, 1) for values in (weights, target)
-                )
-                self._accumulate_portion(sums, portion, learned, ids[portion], weighted, soft)
+                parts = (None if values is None else values[portion].flatten(0, 1) for values in (weights, target))
+                self._accumulate_portion(sums, portion, learned, ids[portion], *parts)
         return sums
 
     def _accumulate_portion(
@@ -155,11 +157,11 @@ class Passes:
             losses = head_losses(self._decoder.logits, student, target, flat, temperature, weights)
             sums.cross_entropy[portion] = losses.cross_entropy.view(ids.shape)
             sums.distillation[portion] = losses.distillation.view(ids.shape)
-            soft = losses.distillation_gradient
-            hard = self._unit_gradients(student, losses.cross_entropy_gradient, retain=soft is not None)
-            sums.cross_entropy_gradient[portion[0]] += hard
-            if soft is not None and sums.distillation_gradient is not None:
-                sums.distillation_gradient.add_(self._unit_gradients(student, soft, retain=False).sum(0))
+            distillation, cross_entropy = losses.distillation_gradient, losses.cross_entropy_gradient
+            gradient = self._unit_gradients(student, cross_entropy, retain=distillation is not None)
+            sums.cross_entropy_gradient[portion[0]] += gradient
+            if distillation is not None and sums.distillation_gradient is not None:
+                sums.distillation_gradient.add_(self._unit_gradients(student, distillation, retain=False).sum(0))
         finally:
             self._hooks.close()
 

@@ -20,7 +20,7 @@ from gprune.pruning.ranking import GroupedRanks
 from gprune.records import Array, ModelShape, Partition, PruningMasks, budget
 from gprune.system.errors import SettingsError
 
-# quantiles of fixed groups: their margins are outside [-1, 1], because thresholds are in [0, 1]
+# quantiles of fixed groups: as thresholds are in [0, 1], their margins lie outside [-1, 1], the range of free units
 _ALWAYS, _NEVER = 3.0, -2.0
 
 
@@ -31,7 +31,7 @@ class RankedUnits:
     shape: ModelShape
     quantiles: Array
     """(units,) float32 rank quantile in (0, 1): neurons within the module, key/value groups within the layer"""
-    owner: Array
+    threshold_index: Array
     """(units,) int64 index of the unit's threshold"""
     modules: int
     """number of FFN thresholds; they come before the attention thresholds"""
@@ -49,11 +49,11 @@ class RankedUnits:
             partition: modules of the neurons.
         """
         layer = np.repeat(np.arange(shape.layers), shape.kv_heads)
-        owner = np.concatenate([partition.global_labels.ravel(), partition.modules + layer])
+        threshold_index = np.concatenate([partition.global_labels.ravel(), partition.modules + layer])
         neurons = quantiles(GroupedRanks(partition.global_labels.ravel()), scores)
         groups = quantiles(GroupedRanks(layer), head_scores)
         ranked = np.concatenate([neurons, groups])
-        return cls(shape, ranked, owner.astype(np.int64, copy=False), partition.modules)
+        return cls(shape, ranked, threshold_index.astype(np.int64, copy=False), partition.modules)
 
     def with_groups(self, mask: Array) -> RankedUnits:
         """Return the same units with a fixed (layers, key/value groups) bool mask of the groups."""
@@ -69,7 +69,7 @@ class RankedUnits:
     def margins(self, thresholds: Array) -> Array:
         """Return (units,) float64 quantile minus threshold; a unit is kept if this is 0 or more."""
         # float64, because a shift between two close margins may not exist in float32
-        difference: Array = self.quantiles - np.asarray(thresholds, dtype=np.float64)[self.owner]
+        difference: Array = self.quantiles - np.asarray(thresholds, dtype=np.float64)[self.threshold_index]
         return difference
 
     def split(self, units: Array) -> tuple[Array, Array]:
@@ -146,15 +146,16 @@ def _cut_by_layer(
     # the shift of a threshold is the cut of the layer of its units
     shift = np.zeros(units.thresholds)
     pairs = zip(margins, (ffn, heads), strict=True)
-    shift[units.owner] = np.concatenate([np.repeat(_cuts(part, mask), part.shape[1]) for part, mask in pairs])
+    shift[units.threshold_index] = np.concatenate([np.repeat(_cuts(part, mask), part.shape[1]) for part, mask in pairs])
     return ffn, heads, shift
 
 
 def _cuts(margins: Array, mask: Array) -> Array:
-    """Return (layers,) midpoints of the lowest kept margin and the highest removed margin."""
-    lowest = np.where(mask, margins, np.inf).min(axis=1)
-    below = np.where(mask, -np.inf, margins).max(axis=1)
-    return np.where(np.isfinite(below), (lowest + below) / 2, lowest)
+    """Return the (layers,) midpoint between the lowest kept and the highest removed margin."""
+    lowest_kept = np.where(mask, margins, np.inf).min(axis=1)
+    highest_removed = np.where(mask, -np.inf, margins).max(axis=1)
+    # a layer without removed units is cut at its lowest margin
+    return np.where(np.isfinite(highest_removed), (lowest_kept + highest_removed) / 2, lowest_kept)
 
 
 def require_reachable(shape: ModelShape, target: float, alignment: int = 1) -> None:
@@ -170,34 +171,34 @@ def require_reachable(shape: ModelShape, target: float, alignment: int = 1) -> N
             target.
     """
     least = budget.least_neurons(shape, alignment)
-    floor = budget.lowest_retention(shape, least)
-    if target < floor:
+    lowest = budget.lowest_retention(shape, least)
+    if target < lowest:
         block = "one neuron" if least == 1 else f"one block of {least} neurons"
         remedy = "" if least == 1 else ", or a smaller alignment"
         raise SettingsError(
             f"retention {target} cannot be met: every layer keeps at least {block} and one key/value "
-            f"group. Choose a retention of at least {math.ceil(floor * 1e4) / 1e4}{remedy}"
+            f"group. Choose a retention of at least {math.ceil(lowest * 1e4) / 1e4}{remedy}"
         )
 
 
 def _common_shift(shape: ModelShape, neurons: Array, heads: Array, target: float, least: int) -> float:
     """Return the shift of all thresholds for which the kept weights are nearest the target."""
-    margin = np.concatenate([_floors_first(neurons, least).ravel(), _floors_first(heads, 1).ravel()])
-    price = np.repeat([shape.neuron_weights, shape.group_weights], [neurons.size, heads.size])
+    margin = np.concatenate([_force_minimum(neurons, least).ravel(), _force_minimum(heads, 1).ravel()])
+    weight_counts = np.repeat([shape.neuron_weights, shape.group_weights], [neurons.size, heads.size])
     order = np.argsort(-margin, kind="stable")
-    weights = np.cumsum(price[order])
+    weights = np.cumsum(weight_counts[order])
     # units of equal margin are kept or removed together, so a cut is possible only at the end of a run of equal margins
     run_ends = np.flatnonzero(np.append(margin[order][:-1] > margin[order][1:], True))
     cut_index = run_ends[np.abs(weights[run_ends] - target * shape.decoder_weights).argmin()]
-    above, below = margin[order[cut_index]], margin[order][cut_index + 1 :]
-    # only the minimum units are kept, so the shift is above every margin
-    if not np.isfinite(above):
+    last_kept, below = margin[order[cut_index]], margin[order][cut_index + 1 :]
+    # if only the minimum units are kept, the shift is above every margin
+    if not np.isfinite(last_kept):
         return float(np.nextafter(max(neurons.max(), heads.max()), np.inf))
-    return float((above + below[0]) / 2 if below.size else above)
+    return float((last_kept + below[0]) / 2 if below.size else last_kept)
 
 
-def _floors_first(margin: Array, least: int) -> Array:
-    """Return (layers, units) margins with infinity for the best ``least`` units of each layer, which always stay."""
+def _force_minimum(margin: Array, least: int) -> Array:
+    """Return (layers, units) margins with infinity for the best ``least`` units of each layer, which stay."""
     raised = np.array(margin)
     best = np.argsort(-margin, axis=1, kind="stable")[:, :least]
     np.put_along_axis(raised, best, np.inf, axis=1)
@@ -207,10 +208,10 @@ def _floors_first(margin: Array, least: int) -> Array:
 def _feasible_heads(shape: ModelShape, margin: Array, mask: Array, target: float, least: int) -> Array:
     """Return the mask after adding or removing groups near the threshold, until neurons can fill the budget."""
     # margins are in [-1, 1], so adding 2 ranks the kept groups first and keeps their order
-    order = np.argsort(-_floors_first(np.where(mask, margin + 2, margin), 1), axis=None, kind="stable")
-    fewest, limit = possible_groups(shape, target, least)
+    order = np.argsort(-_force_minimum(np.where(mask, margin + 2, margin), 1), axis=None, kind="stable")
+    fewest, most = possible_groups(shape, target, least)
     feasible = np.zeros(margin.size, dtype=bool)
-    feasible[order[: min(max(int(np.count_nonzero(mask)), fewest), limit)]] = True
+    feasible[order[: min(max(int(np.count_nonzero(mask)), fewest), most)]] = True
     return feasible.reshape(margin.shape)
 
 
@@ -225,13 +226,14 @@ def possible_groups(shape: ModelShape, target: float, least: int) -> tuple[int, 
     Returns:
         Both ends of the range. If no number of groups is feasible, the numbers that miss the budget least.
     """
-    fewest, limit = shape.layers * least, shape.layers * shape.neurons
+    fewest, most = shape.layers * least, shape.layers * shape.neurons
 
-    def missing(count: int) -> float:
+    def budget_miss(count: int) -> float:
+        """Return by how many neurons the budget is missed with this number of groups."""
         neurons = (target * shape.decoder_weights - count * shape.group_weights) / shape.neuron_weights
-        return max(fewest - neurons, neurons - limit, 0.0)
+        return max(fewest - neurons, neurons - most, 0.0)
 
     counts = range(shape.layers, shape.layers * shape.kv_heads + 1)
-    best = min(map(missing, counts))
-    possible = [count for count in counts if missing(count) == best]
+    best = min(map(budget_miss, counts))
+    possible = [count for count in counts if budget_miss(count) == best]
     return possible[0], possible[-1]

@@ -30,7 +30,7 @@ from gprune.system.progress import Progress, silent
 
 
 class Scales:
-    """Changes of all scales and biases as one flat tensor of numbers, applied to a student model."""
+    """Scales and biases of a student model, as one flat tensor of numbers: every scale minus 1, then the biases."""
 
     def __init__(self, hooks: MaskHooks, masks: PruningMasks | None, student: Decoder, bias_rate: float) -> None:
         """Start at scales of 1 and biases of 0.
@@ -43,16 +43,17 @@ class Scales:
         """
         self.hooks, shape, device = hooks, hooks.shape, student.device
         self.units = shape.layers * (shape.neurons + shape.kv_heads)
-        paces = [torch.ones(self.units), torch.full((2 * shape.layers * shape.hidden,), bias_rate)]
-        self.pace = torch.cat([*paces, *self.extra_paces()]).to(device, at_least_float32(student.dtype))
-        self.numbers, self.gradient = (torch.zeros_like(self.pace) for _ in range(2))
-        self._kept = None
+        factors = [torch.ones(self.units), torch.full((2 * shape.layers * shape.hidden,), bias_rate)]
+        factors += self.extra_rate_factors()
+        self.rate_factors = torch.cat(factors).to(device, at_least_float32(student.dtype))
+        self.numbers, self.gradient = (torch.zeros_like(self.rate_factors) for _ in range(2))
+        # indices of the kept inputs of every down_proj, and then of every o_proj; None if all are kept
+        self._kept_inputs = None
         if masks is not None:
-            # inputs of every down_proj, and then of every o_proj
             rows = [*masks.ffn, *np.repeat(masks.heads, shape.group_channels, axis=1)]
-            self._kept = hooks.place_on_layers([torch.from_numpy(np.flatnonzero(row)) for row in rows])
+            self._kept_inputs = hooks.place_on_layers([torch.from_numpy(np.flatnonzero(row)) for row in rows])
 
-    def extra_paces(self) -> list[Tensor]:
+    def extra_rate_factors(self) -> list[Tensor]:
         """Return the relative step sizes of the numbers that follow scales and biases; none here."""
         return []
 
@@ -63,12 +64,13 @@ class Scales:
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Scale the student's units and shift its outputs while the context is open, with gradients."""
+        # backward passes add to the gradient of this leaf, which is `self.gradient`
         leaf = self.numbers.detach().requires_grad_()
         leaf.grad = self.gradient
         neurons, groups = split_units(self.hooks.shape, self.factors(leaf))
         rows = self.hooks.place_on_layers([*neurons, *groups.repeat_interleave(self.hooks.shape.group_channels, dim=1)])
-        if self._kept is not None:
-            rows = [row[index] for row, index in zip(rows, self._kept, strict=True)]
+        if self._kept_inputs is not None:
+            rows = [row[index] for row, index in zip(rows, self._kept_inputs, strict=True)]
         self.hooks.channels = [row[None] for row in rows]
         self.hooks.biases = self.hooks.place_on_layers(list(self.biases(leaf)))
         try:
@@ -93,17 +95,17 @@ class ScaledGates(Scales):
         self, hooks: MaskHooks, family: GateMasks, start: Array, settings: ScaleSettings, decoder: Decoder
     ) -> None:
         """Start the gates at `start` (units,); see Scales for the other arguments."""
-        self.family, self._first = family, torch.from_numpy(start).to(decoder.device)
-        self._pace = settings.gate_rate / settings.joint_rate
+        self.family, self._initial_gates = family, torch.from_numpy(start).to(decoder.device)
+        self._gate_rate_factor = settings.gate_rate / settings.joint_rate
         super().__init__(hooks, None, decoder, settings.bias_rate)
 
-    def extra_paces(self) -> list[Tensor]:
+    def extra_rate_factors(self) -> list[Tensor]:
         """See Scales."""
-        return [torch.full((self.family.count,), self._pace)]
+        return [torch.full((self.family.count,), self._gate_rate_factor)]
 
     def begin(self, seed: int) -> Tensor:
         """See Scales."""
-        self.gates(super().begin(seed)).copy_(self._first)
+        self.gates(super().begin(seed)).copy_(self._initial_gates)
         return self.numbers
 
     def gates(self, numbers: Tensor) -> Tensor:
@@ -112,6 +114,7 @@ class ScaledGates(Scales):
 
     def factors(self, numbers: Tensor) -> Tensor:
         """Return (units,) mask times scale; the gradient of a mask is that of the sigmoid of its gate."""
+        # soft - soft.detach() is 0, but has the gradient of the sigmoid (straight-through estimator)
         gates = self.gates(numbers)
         soft = torch.sigmoid(gates / self.family.temperature)
         mask = self.family.hard_masks(gates.detach()) + (soft - soft.detach())
@@ -177,7 +180,7 @@ def learn_scaled_gates(
         decoder: the dense decoder; it is not changed, and hooks are removed afterwards.
         scores: importance scores on one or more texts, from whose ranks the gates start.
         texts: calibration sets with sequences of the same length.
-        settings: settings of scales, gates (temperature only) and sparsity (widths only).
+        settings: settings of scales, gates (temperature only) and sparsity (widths and alignment only).
         target: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
         seed: seed of the selection and order of the sequences.
         on_progress: called after every step; may raise to stop.
@@ -191,14 +194,14 @@ def learn_scaled_gates(
     scale_settings, gates, sparsity = settings
     decoder.require_whole("learning gates")
     require_reachable(decoder.shape, target, sparsity.alignment)
-    kind = EqualGates if sparsity.equal else GateMasks
-    family = kind.of(decoder.shape, target, sparsity.alignment, gates.temperature, decoder.device)
+    family_type = EqualGates if sparsity.equal else GateMasks
+    family = family_type.of(decoder.shape, target, sparsity.alignment, gates.temperature, decoder.device)
     joint = replace(scale_settings, steps=scale_settings.joint_steps, learning_rate=scale_settings.joint_rate)
     ids, sets = _draw_sequences(texts, scale_settings.samples, seed)
     with hook_decoder(decoder, biased=True) as hooks:
-        scaled = ScaledGates(hooks, family, starting_gates(scores), joint, decoder)
-        rows = Tuner(decoder, decoder, scaled, ids, sets, joint, seed, on_progress).run(resumption)
-    learned = scaled.gates(scaled.numbers).float()
+        scaled_gates = ScaledGates(hooks, family, starting_gates(scores), joint, decoder)
+        rows = Tuner(decoder, decoder, scaled_gates, ids, sets, joint, seed, on_progress).run(resumption)
+    learned = scaled_gates.gates(scaled_gates.numbers).float()
     masks = family.exact(learned)
     neurons, groups = (part.cpu().numpy() for part in family.split(learned))
     return GateLearning(masks.ffn, masks.heads, masks.retention, target, rows, COLUMNS, neurons, groups)

@@ -1,4 +1,4 @@
-"""Train a few numbers of a frozen model with Adam, by cross-entropy and distillation from the dense model.
+"""Train added numbers of a frozen model with Adam, by cross-entropy and distillation from the dense model.
 
 The numbers are low-rank factors (gprune.pruning.recovery.training), scales, or gates with scales
 (gprune.pruning.sparsity.scales). Losses, the dense model's states and checkpoints are shared with sparsity learning.
@@ -19,7 +19,7 @@ from torch import Tensor
 from gprune.models.decoder import Decoder
 from gprune.models.devices import AdaptiveBatches
 from gprune.pruning.sparsity.batches import Sampler, Teacher
-from gprune.pruning.sparsity.checkpoint import Running, record_notices
+from gprune.pruning.sparsity.checkpoint import TrainingState, record_notices
 from gprune.pruning.sparsity.learning_loop import LearningLoop
 from gprune.pruning.sparsity.objective import head_losses, read_signed_ids
 from gprune.records import Array, Tokens
@@ -42,7 +42,7 @@ class Tunable(Protocol):
         """Return the (numbers,) gradient, which backward passes accumulate."""
 
     @property
-    def pace(self) -> Tensor | None:
+    def rate_factors(self) -> Tensor | None:
         """Return (numbers,) step sizes relative to the learning rate, or None if all are 1."""
 
     def begin(self, seed: int) -> Tensor:
@@ -111,19 +111,19 @@ class TuningBatches:
         student, dense = self._student, self._teacher.decoder
         states = student.hidden_states(ids)
         losses = head_losses(student.logits, states, target, ids, settings.distillation_temperature, weights)
-        # the last token of a sequence has no prediction
+        # `run` divides by all tokens, but the last token of a sequence has no prediction and so no cross-entropy
         slope = losses.cross_entropy_gradient * (settings.cross_entropy_weight * length / (length - 1))
         if losses.distillation_gradient is not None:
             slope += settings.distillation_weight * losses.distillation_gradient
         torch.autograd.backward(states, slope)
-        # a pass of the pruned student counts as a pass of the dense model
+        # a pass of the pruned student counts as a pass of the dense model; a dense student has counted it already
         dense.count_forward(ids.numel() * (student is not dense))
         dense.count_backward(ids.numel())
         return torch.stack([losses.distillation.sum(), losses.cross_entropy.sum()])
 
 
 @dataclass(slots=True)
-class _TuningRunning(Running):
+class _TuningState(TrainingState):
     """Mutable state of a tuning."""
 
     passes: TuningBatches
@@ -171,7 +171,7 @@ class Tuner:
         rows = loop.run(self._start_state(), resumption)
         return np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS))
 
-    def _start_state(self) -> _TuningRunning:
+    def _start_state(self) -> _TuningState:
         """Return the state before the first step."""
         settings, notices, ids = self._settings, list[str](), self._ids
         per_set = max(min(settings.batch // len(self._sets), *map(len, self._sets)), 1)
@@ -183,27 +183,29 @@ class Tuner:
         numbers = self._tuned.begin(self._seed)
         optimizer = torch.optim.Adam([numbers], lr=settings.learning_rate)
         numbers.grad = self._tuned.gradient
-        return _TuningRunning(numbers, optimizer, None, sampler, teacher, passes, notices=notices)
+        return _TuningState(numbers, optimizer, None, sampler, teacher, passes, notices=notices)
 
-    def _step(self, step: int, steps: int, running: _TuningRunning) -> list[float]:
+    def _step(self, step: int, steps: int, training: _TuningState) -> list[float]:
+        # the section of the settings with a dot, as "scales."
         prefix = self._settings.WHERE
-        rate = running.decay_rate(self._settings.learning_rate, step, steps)
-        losses = running.passes.run(running.sampler.draw(), step, steps)
+        rate = training.decay_rate(self._settings.learning_rate, step, steps)
+        losses = training.passes.run(training.sampler.draw(), step, steps)
         # reading the values synchronizes with the device once a step
         finite = torch.isfinite(self._tuned.gradient).all()
-        *values, sound = [*losses.tolist(), bool(finite)]
-        if not (sound and all(map(math.isfinite, values))):
+        *values, is_finite = [*losses.tolist(), bool(finite)]
+        if not (is_finite and all(map(math.isfinite, values))):
             raise NumericsError(
                 f"step {step + 1} of {prefix[:-1]} gave a loss or gradient that is not finite (distillation, "
                 f"cross-entropy: {values}): use float32 or bfloat16 for the model, or a smaller "
                 f"{prefix}learning_rate"
             )
-        if self._tuned.pace is None:
-            running.optimizer.step()
+        if self._tuned.rate_factors is None:
+            training.optimizer.step()
         else:
-            values_before = running.learned.clone()
-            running.optimizer.step()
-            running.learned.sub_(values_before).mul_(self._tuned.pace).add_(values_before)
+            # multiplies the step of Adam by the factors
+            values_before = training.learned.clone()
+            training.optimizer.step()
+            training.learned.sub_(values_before).mul_(self._tuned.rate_factors).add_(values_before)
         return [step, *values, rate]
 
 

@@ -63,7 +63,7 @@ def test_json_holds_every_number_and_no_number_that_json_has_not():
 
 def test_a_file_is_written_in_the_form_of_its_name_or_not_at_all(tmp_path):
     card = a_card(against(), name="half a pair \ud83d")
-    for form in writing.FORMS:
+    for form in writing.SUFFIXES:
         writing.save(card, tmp_path / f"card{form}")
         assert (tmp_path / f"card{form}").stat().st_size > 500
     with pytest.raises(SettingsError, match=r"one of .html, .json \(got 'card.pdf'\)"):

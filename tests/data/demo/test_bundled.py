@@ -29,6 +29,6 @@ def test_the_demo_reads_no_text_and_the_same_tokens(tmp_path, monkeypatch):
     graph = Graph(study, read_inputs(study))
     work = RunContext(study, graph.inputs, tmp_path)
     rendered = tokens(graph, "auxiliary").make(work)
-    assert (rendered.text, rendered.ids.shape, rendered.ids.dtype) == (study.auxiliary, (72, 128), np.int32)
-    assert rendered.available > 72 and work.stream(study.auxiliary).shape == (40 * 128,)
+    assert (rendered.text, rendered.ids.shape, rendered.ids.dtype) == (study.auxiliary, (48, 128), np.int32)
+    assert rendered.available > 48 and work.stream(study.auxiliary).shape == (32 * 128,)
     assert bundled.FILE.stat().st_size < 200_000 and not list(tmp_path.iterdir())

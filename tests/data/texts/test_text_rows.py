@@ -188,7 +188,7 @@ def test_the_first_bytes_decide_over_the_ending(tmp_path):
         (tmp_path / name).write_bytes(gzip.compress((tmp_path / "a.txt").read_bytes()))
         assert_refused(tmp_path / name, rf"{name}' is a compressed \.(parquet|arrow) file, .*: decompress it")
     (tmp_path / "plain.txt.gz").write_text("words")
-    assert_refused(tmp_path / "plain.txt.gz", "take .gz off its name if it is not compressed")
+    assert_refused(tmp_path / "plain.txt.gz", "remove .gz from its name if it is not compressed")
 
 
 def test_a_file_that_is_not_what_its_ending_says(tmp_path):
@@ -368,4 +368,4 @@ def test_folder_whose_name_is_a_pattern_does_not_read_its_neighbours(tmp_path):
         write_lines(tmp_path / name / "train.jsonl", {"text": name})
     assert read(tmp_path / "d1") == ["d1"]
     for name in ("d*", "d[1]"):
-        assert_refused(tmp_path / name, "for a pattern: rename the folder")
+        assert_refused(tmp_path / name, "as a pattern: rename the folder")

@@ -158,7 +158,7 @@ def test_the_report_says_what_holds_and_what_does_not(tmp_path, series, capsys):
     assert ResultLookup(store).answer(tables.fair_rows(series)[-1]) is not None
     words = ["study", "--model", "demo", "--seeds", 0, 1, "--cache", tmp_path]
     assert call(*words, "--report", tmp_path / "study.md") == 0
-    assert "demo: every study is there" in capsys.readouterr().err
+    assert "demo: all studies are finished" in capsys.readouterr().err
     text = (tmp_path / "study.md").read_text()
     claims = {line.split(" | ")[0]: line for line in text.splitlines() if " | " in line}
     # 20 against 40 and 30 on three texts at two retentions

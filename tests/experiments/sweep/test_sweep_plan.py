@@ -33,16 +33,16 @@ def test_every_value_meets_every_other_and_fields_of_a_case_stay_together(tmp_pa
         ("python-reference", "science-docs"),
         ("science-docs", "python-reference"),
     }
-    assert created[1].words == "primary python-reference, auxiliary science-docs, drift quantile 0.8, seed 1"
+    assert created[1].label == "primary python-reference, auxiliary science-docs, drift quantile 0.8, seed 1"
     # a run is known by what it varies, also where only its name is seen
-    assert created[1].study.name == f"lines: {created[1].words}" and created[1].study.group == "lines"
+    assert created[1].study.name == f"lines: {created[1].label}" and created[1].study.group == "lines"
     assert (sweep.until, created[1].study.reliability.drift_quantile, created[1].study.seed) == ("perplexity", 0.8, 1)
 
 
 def test_values_that_look_alike_in_short_are_told_apart(tmp_path):
     texts = ["/one/text.txt", "/two/text.txt", "/two/other.txt"]
     created = read(tmp_path, space={"primary": texts, "retention": [0.5, 0.50000001]}).variations()
-    assert [item.words for item in created if item.study.retention == 0.5] == [
+    assert [item.label for item in created if item.study.retention == 0.5] == [
         "primary /one/text.txt, retention 0.5",
         "primary /two/text.txt, retention 0.5",
         "primary /two/other.txt, retention 0.5",

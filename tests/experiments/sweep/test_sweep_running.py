@@ -28,7 +28,7 @@ def states(cache, sweep):
 
 def run(cache, sweep, **how):
     entries = sweeps.run(sweep.variations(), Store(cache), UNTIL, build=command, **how)  # type: ignore[arg-type]
-    return [(entry.state, entry.words) for entry in entries]
+    return [(entry.state, entry.detail) for entry in entries]
 
 
 @pytest.mark.long
@@ -130,7 +130,7 @@ def test_a_sweep_runs_for_real_and_computes_what_is_shared_once(cache, tiny, cap
 
         def watch(status):
             statuses = study_statuses(sweep.variations(), store, sweep.until)
-            if not waited and sum("waiting for another run" in entry.words for entry in statuses) == 2:
+            if not waited and sum("waiting for another run" in entry.detail for entry in statuses) == 2:
                 waited.append(status.stage)
                 locks.close()
 

@@ -19,7 +19,7 @@ def test_a_taken_folder_is_refused_and_left_alone(tmp_path):
     (tmp_path / "taken" / "thesis.tex").write_text("years of work")
     (tmp_path / "file").write_text("")
     for name in ("taken", "file"):
-        with pytest.raises(CheckpointError, match=f"{name}' already holds something: choose a new folder"):
+        with pytest.raises(CheckpointError, match=f"{name}' exists and is not an empty folder: choose a new folder"):
             save(small_decoder(), tmp_path / name)
     assert (tmp_path / "taken" / "thesis.tex").read_text() == "years of work"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["file", "taken"]
@@ -93,7 +93,7 @@ def folder(tmp_path):
         ({"kept_neurons": 3}, "kept_neurons: .*valid array"),
         ({"kept_neurons": [[99]]}, "it keeps unit 99 of layers with 13"),
         ({"kept_neurons": [[-1]]}, "it keeps unit -1 of layers with 13"),
-        ({"kept_neurons": [[1]]}, "of different numbers of layers"),
+        ({"kept_neurons": [[1]]}, "differ in the number of layers"),
         ({"probe_logits": 1}, "probe_logits: .*valid array"),
         ({"probe_tokens": [-1]}, "probe_tokens: 0: .*greater than or equal to 0"),
         ({"study": "x"}, "study: .*an object"),

@@ -116,7 +116,7 @@ def test_tied_embeddings_are_written_once(tmp_path):
     [
         ("qwen3", {}, "does not compute what a qwen3 model computes: export it with --padded and convert that"),
         ("gemma3", {}, "does not compute what a gemma3 model computes: use the folder with transformers"),
-        ("llama", {"hidden_act": "gelu"}, "uses SiLU, the model 'gelu'"),
+        ("llama", {"hidden_act": "gelu"}, "uses SiLU, but the model uses 'gelu'"),
         (
             "llama",
             {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}},

@@ -68,10 +68,10 @@ PLAIN = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
 def test_sentence_piece_gets_scores_in_order_of_its_merges():
     vocabulary = vocabulary_of(Tokenizer(sentence_piece()), 13)
-    assert (vocabulary.model, vocabulary.split, vocabulary.merges) == ("llama", "default", None)
+    assert (vocabulary.model, vocabulary.pre_tokenizer, vocabulary.merges) == ("llama", "default", None)
     assert vocabulary.tokens[7:] == ["ab", "▁a", "▁ab", "<tool>", "[PAD11]", "[PAD12]"]
-    assert vocabulary.kinds[:5] == [UNKNOWN, CONTROL, CONTROL, BYTE, NORMAL]
-    assert vocabulary.kinds[9:] == [NORMAL, USER_DEFINED, UNUSED, UNUSED]
+    assert vocabulary.types[:5] == [UNKNOWN, CONTROL, CONTROL, BYTE, NORMAL]
+    assert vocabulary.types[9:] == [NORMAL, USER_DEFINED, UNUSED, UNUSED]
     assert vocabulary.scores is not None and vocabulary.scores[7:10] == [-1.0, 0.0, -2.0]
     assert max(vocabulary.scores[:7]) < -1e5
     assert vocabulary.special == {"bos": 1, "eos": 2, "unk": 0}
@@ -114,7 +114,7 @@ def test_a_pair_that_is_no_merge_is_refused():
 )
 def test_splittings_that_llama_cpp_has_are_named(steps, ignores, name):
     vocabulary = vocabulary_of(Tokenizer(byte_level(steps, ignores)), 2)
-    assert (vocabulary.model, vocabulary.split) == ("gpt2", name)
+    assert (vocabulary.model, vocabulary.pre_tokenizer) == ("gpt2", name)
     assert (vocabulary.merges, vocabulary.scores) == (["a b"], None)
 
 
@@ -135,7 +135,7 @@ def test_other_splittings_are_refused(steps, ignores):
 def test_other_tokenizers_are_refused():
     values = byte_level([PLAIN])
     values["model"]["type"] = "Unigram"
-    with pytest.raises(CheckpointError, match="of type 'Unigram', only byte-pair encodings"):
+    with pytest.raises(CheckpointError, match="of type 'Unigram', but only byte-pair encodings"):
         vocabulary_of(Tokenizer(values), 2)
     with pytest.raises(CheckpointError, match="has 11 tokens, the model 8: token .* has no embedding. Remove it from"):
         vocabulary_of(Tokenizer(sentence_piece()), 8)

@@ -110,7 +110,7 @@ def test_a_trained_model_is_marked_as_trained(tmp_path):
     training = stepped(model).train()
     folder = gprune.save(training, tmp_path / "out")
     assert training.training and model_card.read_record(folder).trained
-    assert "trained after the cut | yes |" in (folder / "README.md").read_text()
+    assert "trained after pruning | yes |" in (folder / "README.md").read_text()
     # what was loaded from there and trained again still knows what was pruned
     loaded = checkpoint.load_verified(folder).requires_grad_(True)
     further = gprune.save(stepped(loaded), tmp_path / "further")

@@ -144,7 +144,7 @@ def test_every_field_that_a_stage_reads_changes_its_key(watched):
     created, store, read = watched
     inputs = pipeline.opened(created, store).graph.inputs
     # methods that decide by themselves how much of each layer stays refuse equal widths
-    leveled = replace(created, methods=tuple(name for name in created.methods if METHODS[name].levels))
+    leveled = replace(created, methods=tuple(name for name in created.methods if METHODS[name].supports_equal_widths))
     stages = {name: fields - SPEED - READ_BY_CONTENT for name, fields in read.items()}
     # what is written into the pruned model's folder tells of the whole study; its key is that of the model
     stages = {name: fields for name, fields in stages.items() if not name.startswith("checkpoint")}

@@ -142,7 +142,7 @@ def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs
     if field.startswith("contexts."):
         study = replace(study, metric="twflap")
     if field == "sparsity.widths":
-        study = replace(study, methods=tuple(name for name, method in METHODS.items() if method.levels))
+        study = replace(study, methods=tuple(name for name, method in METHODS.items() if method.supports_equal_widths))
     needed = {
         "repair": {"repair.kind": "least_squares", "repair.texts": "both_and_sampled"},
         "scales": {"repair.kind": "own+scales"},
@@ -160,10 +160,10 @@ def test_the_text_of_llm_pruner_is_read_by_a_method(study):
     study = replace(study, methods=("dense", "flap")).with_settings({"baselines.taylor_text": "own.jsonl"})
     study = study.with_settings({"evaluation.texts": ("own.jsonl",)})
     result = protocol.holdout_statuses(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
-    assert set(result.kin) == {"A", "B"} and result.other
+    assert set(result.kin) == {"A", "B"} and result.is_other_corpus
     study = replace(study, methods=("dense", "llm_pruner"))
     result = protocol.holdout_statuses(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
-    assert result.brief == "same text as LLM-Pruner’s own text" and not result.other
+    assert result.brief == "same text as LLM-Pruner’s own text" and not result.is_other_corpus
     # an overlap is measured with A and B alone, whether or not that text can be had
     study = study.with_settings({"evaluation.texts": ("other.txt",)})
     shares = {"other.txt": TextOverlap("other.txt", 17, 1, np.zeros(2), np.ones(2))}

@@ -73,5 +73,5 @@ def test_the_loss_gradient_is_that_of_the_summed_loss_for_any_chunk(monkeypatch,
 
 @pytest.mark.parametrize(("samples", "length"), [(3, 8), (6, 4)])
 def test_a_calibration_set_that_is_too_small_is_refused(samples, length):
-    with pytest.raises(MethodError, match=rf"gives {samples} sequences of {length} tokens.*wants 4 of 5"):
+    with pytest.raises(MethodError, match=rf"gives {samples} sequences of {length} tokens.*needs 4 of 5"):
         taylor_scores(tiny_decoder(), tokens(samples, length), SETTINGS)

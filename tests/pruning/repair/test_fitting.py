@@ -137,7 +137,7 @@ def test_weights_equal_a_float64_reference(kind, target, family, heads, kv_heads
 
 
 def test_sums_of_pieces_equal_float64_sums(monkeypatch):
-    monkeypatch.setattr(least_squares, "PIECE", 13)
+    monkeypatch.setattr(least_squares, "CHUNK_TOKENS", 13)
     generator = torch.Generator().manual_seed(4)
     x, missing = torch.randn(100, 7, generator=generator), torch.randn(100, 5, generator=generator)
     moments = least_squares.FitMoments(7, 5, torch.device("cpu"))
@@ -190,7 +190,7 @@ def test_narrow_number_types_keep_their_bits(dtype):
 def test_tiny_texts_need_damping_and_weights_of_other_masks_are_refused():
     decoder, few = decoder_of(neurons=40), [some_tokens(1, 2, 3)]
     masks = some_masks(decoder.shape)
-    with pytest.raises(SettingsError, match=r"repair.damping 0 leaves the .* columns .* by 6 tokens: set it"):
+    with pytest.raises(SettingsError, match=r"^6 tokens do not determine .* columns: set repair.damping \(now 0\)"):
         fit(decoder, masks, few, settings(damping=0), 4)
     weights = fit(decoder, masks, few, settings(), 4)
     assert np.isfinite(weights.numbers).all()

@@ -39,7 +39,7 @@ def _naive_first_gradient(case, retention, settings):
 
     def to_thresholds(units):
         slopes = np.zeros(family.count)
-        for owner, quantile, unit in zip(family.owner, family.quantiles, units, strict=True):
+        for owner, quantile, unit in zip(family.threshold_index, family.quantiles, units, strict=True):
             slopes[owner] -= reference.long_tailed(float(quantile) - np.float32(start)) * float(unit)
         return slopes
 

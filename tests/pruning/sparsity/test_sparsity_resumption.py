@@ -236,7 +236,7 @@ def _changed(**arrays):
         (_flipped, "has changed since it was written"),
         (_of_another_result, "another result or version"),
         (_of_another_version, "another result or version"),
-        (_changed(thresholds=np.ones(3, np.float32)), "another learning"),
+        (_changed(thresholds=np.ones(3, np.float32)), "another training"),
         (_changed(**{"queue.0": np.array([35])}), "other texts"),
         (_changed(**{"teacher.members": np.array([99])}), "other texts"),
     ],

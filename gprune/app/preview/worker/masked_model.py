@@ -105,7 +105,7 @@ class MaskedModel:
         if bundled is not None:
             return bundled
         ids = texts.stream(text.name, self.decoder.tokenizer, cache=self.store.texts, limit=limit)
-        texts.require_embedded(ids, text.name, self.decoder.embeddings, self.decoder.tokenizer)
+        texts.require_embedded(ids, text.name, self.decoder.num_embeddings, self.decoder.tokenizer)
         return ids
 
     def require_same(self) -> None:

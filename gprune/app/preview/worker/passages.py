@@ -144,7 +144,7 @@ def encode_typed(model: MaskedModel, text: str) -> Array:
     tokenizer = require_tokenizer(model)
     ids = encode([text], tokenizer) if text.strip() else np.empty(0, dtype=np.int32)
     if len(ids):
-        require_embedded(ids, "the text", model.decoder.embeddings, tokenizer)
+        require_embedded(ids, "the text", model.decoder.num_embeddings, tokenizer)
     return ids
 
 
