@@ -52,8 +52,8 @@ class ReleasedFluctuation:
     def prepare(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, lengths: Array) -> Pending:
         """Return the updates for a batch from its (layers, sequences, channels) sums of x - centre; apply none.
 
-        `squares` are the sums of (x - centre)^2, `centre` is (layers, channels), and `lengths` (sequences,) the numbers of
-        tokens.
+        `squares` are the sums of (x - centre)^2, `centre` is (layers, channels), and `lengths` (sequences,) are the
+        numbers of tokens.
         """
         token_sum, total, tokens = self.sum.clone(), self.total.clone(), self.tokens
         for sample, length in enumerate(lengths.tolist()):
