@@ -91,7 +91,7 @@ def draw(
     # a held-out set must be drawn from as many tokens as the calibration set that it must not overlap
     count = tokens_for_calibration(after or samples, length)
     source = resolve(text, "calibration", download=True, tokens=count, cache=cache)
-    if chat.is_conversation(next(iter(read_documents(source)), "")):
+    if source.is_of_records and chat.is_conversation(next(read_documents(source), "")):
         return _draw_conversations(source, tokenizer, samples, length, seed, after)
     limit = count if source.kind == "hub" and not source.joined else None
     return choose(text, _token_stream(source, tokenizer, limit), samples, length, seed, after)
