@@ -50,6 +50,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_MODULES[name])
+    # the name of a module, such as errors, stands for the module itself
     value = globals()[name] = getattr(module, name, module)
     return value
 

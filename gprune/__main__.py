@@ -17,7 +17,7 @@ python -m gprune card RUN A                (calibration card of a text; also as 
 python -m gprune map RUN --layer 3         (layout of neurons by behaviour or weights)
 python -m gprune report RUN -o FILE.html   (figures of a run in one file; --cards selects, --list lists them)
 python -m gprune models                    (model families that can be pruned)
-python -m gprune models FOLDER             (contents of a model folder, and how it loads)
+python -m gprune models FOLDER             (description of a model, and how it loads)
 python -m gprune texts
 python -m gprune tasks --task-folder FOLDER    (location and state of the zero-shot tasks' data)
 python -m gprune plugins                   (metrics and methods of other packages)
@@ -46,21 +46,22 @@ def main(arguments: list[str] | None = None) -> int:
     Exit codes: 0 for success, 2 for an error with one sentence on stderr, 3 for success without some tasks or rows that
     could not be measured, 130 for a stop or an interrupt, 1 for an internal error.
     """
-    words = sys.argv[1:] if arguments is None else arguments
-    options = _parser(words).parse_args(words)
-    # waiting threads spin only briefly: the default is many times slower on a busy machine, and no spinning is slower
-    # on an idle machine; this must be set before torch is imported
+    command_line = sys.argv[1:] if arguments is None else arguments
+    options = _parser(command_line).parse_args(command_line)
+    # waiting threads spin only briefly before they sleep: long spinning, the default, is many times slower on a busy
+    # machine, and no spinning is slower on an idle one; this must be set before torch is imported
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     os.environ.setdefault(machine.THREADS_VARIABLE, machine.threads())
+    # only the commands of background jobs have the option `job`
     listen(getattr(options, "job", None))
     try:
         result: int = options.command(options)
         return result
     except Interrupted:
-        print("interrupted: run it again to resume", file=sys.stderr)
+        print("interrupted: run the same command again to resume", file=sys.stderr)
         return EXIT_STOPPED
     except (Cancelled, KeyboardInterrupt):
-        print("cancelled: finished stages are kept, run it again to resume", file=sys.stderr)
+        print("cancelled: finished stages are kept, run the same command again to resume", file=sys.stderr)
         return EXIT_STOPPED
     except GpruneError as error:
         print(f"error: {safe_parsing.sentence(error)}", file=sys.stderr)
@@ -75,19 +76,20 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_UNEXPECTED
 
 
-def _parser(words: list[str]) -> argparse.ArgumentParser:
-    """Return the parser; only the module of the requested command is imported and adds its options."""
+def _parser(command_line: list[str]) -> argparse.ArgumentParser:
+    """Return the parser of all commands; only the module of the requested command is imported and adds its options."""
     parser = Parser(prog="gprune", description="Structured pruning with GPrune-LLM.")
     parser.add_argument("--version", action="version", version=f"gprune {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    requested = COMMANDS.get(next((word for word in words if not word.startswith("-")), ""))
-    added = False
+    requested = COMMANDS.get(next((word for word in command_line if not word.startswith("-")), ""))
+    is_added = False
     for name, command in COMMANDS.items():
         if requested is None or command.module != requested.module:
             commands.add_parser(name, help=command.about)
-        elif not added:
+        elif not is_added:
+            # one call adds all commands of the module
             importlib.import_module(f"gprune.cli.{command.module}").add(commands)
-            added = True
+            is_added = True
     return parser
 
 

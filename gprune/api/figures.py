@@ -16,7 +16,7 @@ from gprune.system.errors import SettingsError
 from gprune.system.safe_parsing import quote
 
 TEMPLATE = "plotly_white"
-"""template of figures outside the app if no template was set as the default of plotly"""
+"""template of figures outside the app, unless another default template of Plotly is set"""
 _ACCEPTED: dict[type, tuple[type, ...]] = {
     bool: (bool,),
     int: (int,),
@@ -42,17 +42,18 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
     defaults = load_figures()[name].options
     for option, value in options.items():
         if option not in defaults:
-            names_of_options = ", ".join(defaults) or "none"
-            raise SettingsError(f"the figure {name} has no option {quote(option)}; it has: {names_of_options}")
+            option_names = ", ".join(defaults) or "none"
+            raise SettingsError(f"the figure {name} has no option {quote(option)}; it has: {option_names}")
         accepted = _ACCEPTED.get(type(defaults[option]), ())
         if accepted and (not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted)):
             raise SettingsError(f"{option} must have the type of {quote(defaults[option])} (got {quote(value)})")
     if "selected" in options:
         options = options | {"selected": panel.parse_selection(run, options["selected"])}
-    drawing = go.Figure(load_figures()[name](run, **options).figure)
+    copy = go.Figure(load_figures()[name](run, **options).figure)
+    # Plotly has its own default template, or that of Streamlit if this is imported
     if pio.templates.default in ("plotly", "streamlit"):
-        drawing.layout.template = TEMPLATE
-    return drawing
+        copy.layout.template = TEMPLATE
+    return copy
 
 
 def report(run: Run, file: str | os.PathLike[str], cards: Sequence[str]) -> Path:

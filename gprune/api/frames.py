@@ -21,7 +21,7 @@ from gprune.records import (
 from gprune.study.settings import require_choice
 
 NEURON, GROUP = "neuron", "key/value group"
-"""kinds of units"""
+"""values of the column `unit`"""
 
 
 def drift(record: RankDrift) -> pd.DataFrame:
@@ -133,6 +133,7 @@ def measured_accuracies(run: Run) -> pd.DataFrame:
 def _measurements_frame(
     run: Run, declare: Callable[..., stages.Stage[Any]], items: Sequence[str], fields: tuple[str, ...]
 ) -> pd.DataFrame:
+    """Return one row per method and item that is measured; `declare` returns the stage of a method and an item."""
     pairs = [(method, item) for method in run.study.methods for item in items]
     measured = [pair for pair in pairs if run.has(declare, *pair)]
     if pairs:
@@ -145,7 +146,8 @@ def _measurements_frame(
 class Masks(dict[str, pd.DataFrame]):
     """Masks of a run by method, as data frames with one row per unit; methods are in the order of the study.
 
-    A method without masks raises SettingsError if the run has no such method, StoreError if they are not computed yet.
+    The key of a method without masks raises SettingsError if the run has no such method, StoreError if its masks are
+    not computed yet.
     """
 
     def __init__(self, run: Run) -> None:
@@ -155,7 +157,7 @@ class Masks(dict[str, pd.DataFrame]):
         super().__init__({method: masks(record) for method, record in records.items() if record is not None})
 
     def __missing__(self, method: str) -> pd.DataFrame:
-        """Return the masks of a method that were computed since; raise the error of the class if there are none."""
+        """Return the masks of a method that were computed in the meantime; for errors see the class."""
         require_choice("method", method, tuple(self._run.masks_of))
         return masks(self._run.load(stages.masks, self._run.masks_of[method]))
 

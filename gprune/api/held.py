@@ -73,7 +73,7 @@ def scores(
     require_choice("metric", metric, tuple(METRICS))
     require_whole(samples=samples, length=length, batch=batch, seed=seed)
     require(seed >= 0, "seed", seed, "0 or more")
-    # no shards are compared here: two are the fewest allowed
+    # the number of shards does not affect the scores; 2 is the smallest that is allowed
     settings = CalibrationSettings(samples=samples, length=length, shards=2, batch=batch)
     with _as_decoder(model) as decoder:
         tokenizer = tokenizer or _tokenizer_of(model)
@@ -116,7 +116,7 @@ def prune(model: PreTrainedModel, masks: pd.DataFrame | PruningMasks) -> Languag
 
 @contextmanager
 def _as_decoder(model: Any) -> Iterator[Decoder]:
-    # evaluation mode and frozen weights end with the context
+    # Decoder.from_model sets evaluation mode and freezes the weights; both are undone at the end of the context
     from gprune.models.decoder import Decoder, require_language_model
 
     require_language_model(model)
@@ -145,7 +145,7 @@ def _read_masks(masks: pd.DataFrame, shape: ModelShape) -> PruningMasks:
     for column in ("layer", "index"):
         if not pd.api.types.is_integer_dtype(masks[column]):
             raise SettingsError(f"the mask column {column!r} must hold integers (got {masks[column].dtype})")
-    # a missing value and the string False are both true
+    # a missing value or the string False would count as True
     if masks["kept"].dtype != bool:
         raise SettingsError(f"the mask column 'kept' must hold True or False (got {masks['kept'].dtype})")
     ffn = _unit_mask(masks, frames.NEURON, (shape.layers, shape.neurons))
@@ -223,6 +223,7 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
 
 
 def _find_tokenizer(model: Any, dense: str) -> Any:
+    """Return the tokenizer in the folder of the model or of the dense model, or None."""
     from gprune.models.loading import load_tokenizer
 
     for source in (str(getattr(model, "name_or_path", "") or ""), dense):

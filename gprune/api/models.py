@@ -18,6 +18,7 @@ from gprune.system.errors import SettingsError
 from gprune.system.progress import Progress, silent
 
 _STEPS = 3
+"""number of steps of an export, for progress"""
 
 
 def tokenizer(run: Run, trusted: bool) -> Any:
@@ -103,7 +104,7 @@ def export(
 def _load_pruned(
     run: Run, method: str, trusted: bool, repair: str | Mapping[str, Any] | None, recovered: bool
 ) -> tuple[stages.Results, Any]:
-    # the results under the requested repair, and the PrunedModel of the method, or None for the dense model
+    # returns the results with the requested repair in their study, and the PrunedModel, or None for the dense model
     _require_trust(run, trusted)
     if recovered:
         _require_recovery(run, method, repair)
@@ -148,11 +149,11 @@ def _card_figures(results: stages.Results, method: str, recovered: bool) -> tupl
 
 def _load_or_compute(results: stages.Results, stage: stages.Stage[Any]) -> Any:
     # repaired weights and sampled text are computed if they are missing
-    def is_computed(needed: stages.Stage[Any]) -> bool:
+    def is_on_demand(needed: stages.Stage[Any]) -> bool:
         return needed.kind in (FITTED, LEARNED) or SAMPLED in needed.id.texts
 
-    if is_computed(stage):
-        return computing.compute_result(results, stage, lambda *_: None, is_computed)
+    if is_on_demand(stage):
+        return computing.compute_result(results, stage, lambda *_: None, is_on_demand)
     return results.record(stage)
 
 

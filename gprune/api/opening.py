@@ -28,14 +28,14 @@ from gprune.system.safe_parsing import sentence
 if TYPE_CHECKING:
     from gprune.pipeline.record import Listener
 
-Place = str | os.PathLike[str]
+NameOrPath = str | os.PathLike[str]
 
 
 def run(
-    study: Study | dict[str, Any] | Place,
+    study: Study | dict[str, Any] | NameOrPath,
     *,
     until: str = "all",
-    cache: Place | None = None,
+    cache: NameOrPath | None = None,
     progress: bool = True,
     anyway: bool = False,
 ) -> Run:
@@ -67,14 +67,14 @@ def run(
     listener: contextlib.AbstractContextManager[Listener] = (
         bar(store, name) if progress else contextlib.nullcontext(lambda *_: None)
     )
-    # libraries print while they work
+    # stdout belongs to the caller, and libraries print while they work
     with listener as on_event, contextlib.redirect_stdout(sys.stderr):
         pipeline.run(parsed, store, on_event, until, anyway)
-    # the caller wrote the study, so its trust_remote_code counts
+    # the caller has passed the study, so code that its trust_remote_code allows is trusted
     return _load_from(store.folder("runs", name), trusted=True)
 
 
-def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = False) -> Run:
+def open(run: NameOrPath, *, cache: NameOrPath | None = None, trust_remote_code: bool = False) -> Run:
     """Open a run of a cache, whatever its state; nothing is computed.
 
     Args:
@@ -104,7 +104,7 @@ def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = Fa
     return _load_from(store.folder("runs", name), trust_remote_code)
 
 
-def runs(*, cache: Place | None = None) -> pd.DataFrame:
+def runs(*, cache: NameOrPath | None = None) -> pd.DataFrame:
     """Return one row per run of a cache, the latest first. The default cache is GPRUNE_CACHE or the folder `cache`.
 
     Example:
@@ -123,7 +123,7 @@ def runs(*, cache: Place | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["run", "state", "started", *fields])
 
 
-def as_study(study: Study | dict[str, Any] | Place) -> Study:
+def as_study(study: Study | dict[str, Any] | NameOrPath) -> Study:
     """Return a study given as an object, its fields, its file or its name. Raises SettingsError if it is not valid."""
     if isinstance(study, Study):
         return study
@@ -138,7 +138,7 @@ def as_study(study: Study | dict[str, Any] | Place) -> Study:
     return read_study(str(os.fspath(study)))
 
 
-def store_in(cache: Place | None) -> Store:
+def store_in(cache: NameOrPath | None) -> Store:
     """Return the store of a cache folder. Raises StoreError if the path is not valid on this system."""
     if cache is None:
         return Store()
@@ -146,7 +146,7 @@ def store_in(cache: Place | None) -> Store:
         return Store(safe_parsing.path(_as_text(cache, "the cache"), "the cache"))
 
 
-def _as_text(path: Place, label: str) -> str:
+def _as_text(path: NameOrPath, label: str) -> str:
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
         raise StoreError(f"{label} must be a name or a folder (got {safe_parsing.quote(path)})")
@@ -154,12 +154,12 @@ def _as_text(path: Place, label: str) -> str:
 
 
 def _load_from(folder: Path, trusted: bool) -> Run:
-    # later measurements of its models belong to other runs, which run_named reads too
+    # run_named also reads the other runs of the cache, which can have later measurements of the same models
     return Run(run_named(str(folder.parent.parent), folder.name), trusted)
 
 
 _WIDEST = 60
-"""maximum length of the text beside the bar"""
+"""maximum number of characters of the text next to the bar"""
 _FORM = "{percentage:3.0f}%|{bar}| {desc} [{elapsed}]"
 
 
@@ -167,7 +167,7 @@ _FORM = "{percentage:3.0f}%|{bar}| {desc} [{elapsed}]"
 def bar(store: Store, run: str) -> Iterator[Listener]:
     """Yield a listener that draws a progress bar."""
     with warnings.catch_warnings():
-        # without ipywidgets a notebook gets the bar of a terminal
+        # no warning that a notebook without ipywidgets gets the bar of a terminal
         warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
 

@@ -55,8 +55,8 @@ def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
         StoreError: a result is missing or damaged.
     """
     retention = changes.pop("retention", run.study.retention)
-    dotted = {f"reliability.{name}": value for name, value in changes.items()}
-    study = run.study.with_settings({"retention": retention} | dotted)
+    settings = {f"reliability.{name}": value for name, value in changes.items()}
+    study = run.study.with_settings({"retention": retention} | settings)
     statistics, adapted = thresholds.reliability_decision(run, study.reliability)
     masks = whatif.shifted_masks(whatif.prepare_run(run), adapted.source, study.retention)
     return Preview(

@@ -112,10 +112,10 @@ def _make_entries(run: Run, name: str, values: Mapping[str, Any]) -> list[Report
 def _page_options(run: Run, name: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the options of each figure that the page shows under a name; [{}], the defaults, if it shows none."""
     try:
-        per_figure = list(FIGURES[name].asked(run, values)) or [{}]
+        per_figure = list(FIGURES[name].read_options(run, values)) or [{}]
     except SettingsError:
         # the values in the address belong to another run
-        per_figure = list(FIGURES[name].asked(run, {})) or [{}]
+        per_figure = list(FIGURES[name].read_options(run, {})) or [{}]
     if "selected" not in FIGURES[name].options:
         return per_figure
     selected = Selection(*(values.get(key) for key in KEYS))
@@ -303,7 +303,7 @@ def _format_value(value: object) -> str:
 
 def _figure_json(figure: go.Figure) -> str:
     """Return a figure as Plotly JSON without theme and width, which the page sets."""
-    copy = chart_style.as_shapes(figure).update_layout(template="none", width=None)
+    copy = chart_style.without_webgl(figure).update_layout(template="none", width=None)
     return str(copy.to_json())
 
 

@@ -3,7 +3,7 @@
 An adapter passes the model in memory to lm-eval; it halves batches if memory runs out and reports progress. In
 multiple choice, the model selects the choice with the highest log-likelihood (acc), or with the highest log-likelihood
 divided by the choice's length in characters (acc_norm). Both accuracies are stored, and ``gprune.analysis.accuracy``
-chooses one. For other tasks all metrics are stored under lm-eval's names, and the first is the task's figure.
+chooses one. For other tasks, all metrics are stored under lm-eval's names, and the first is the main one.
 """
 
 import copy
@@ -29,14 +29,16 @@ from gprune.system.errors import CorpusError, NumericsError
 from gprune.system.progress import Progress, silent
 
 T = TypeVar("T")
-_SHOWN = 60
+_QUOTED_CHARACTERS = 60
+"""maximum length of a text that an error quotes"""
 _REMEDY = "leave the task of the longest questions out, or use dtype bfloat16 or a device with more memory"
 _GENERATED = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+"""names that a task can use for the maximum number of generated tokens"""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Result of a model on one task: its figures and answers, and the questions."""
+    """Result of a model on one task: accuracy and answers, and the questions of the task."""
 
     accuracy: Accuracy
     answers: Answers
@@ -46,7 +48,7 @@ class TaskResult:
 def measure_tasks(
     model: nn.Module, tokenizer: Any, task: str, settings: EvaluationSettings, on_progress: Progress = silent
 ) -> TaskResult:
-    """Measure a causal language model, dense or cut, on a task.
+    """Measure a causal language model, dense or pruned, on a task.
 
     Args:
         model: The model, on the device where it is measured.
@@ -89,7 +91,7 @@ def _run_harness(language_model: Any, source: TaskSource, settings: EvaluationSe
     import lm_eval
 
     data = fingerprint(source, settings)
-    # seeded here, because computing a fingerprint of the requests also draws random examples
+    # load_task seeds the few-shot examples anew, because a fingerprint of the requests also draws random examples
     loaded = loading.load_task(source, settings.few_shot)
     name, tasks = source.task, loaded["tasks"]
     # intervals are computed below, without lm-eval's bootstrap
@@ -127,7 +129,7 @@ def _run_harness(language_model: Any, source: TaskSource, settings: EvaluationSe
 
 
 def _question_scores(samples: dict[str, Any], tasks: Any, metric: str) -> list[float]:
-    """Return the metric of every question; tasks that lack the metric for single questions are left out."""
+    """Return the value of a metric for every question; tasks without values for single questions are left out."""
     name, _, filter_name = metric.partition(",")
     scores: list[float] = []
     for task in tasks:
@@ -138,7 +140,7 @@ def _question_scores(samples: dict[str, Any], tasks: Any, metric: str) -> list[f
 
 
 def _standard_error(figures: dict[str, float], scores: dict[str, list[float]], metric: str) -> float:
-    """Return the standard error of a mean over questions: infinite for one question, NaN if it is no such mean."""
+    """Return the standard error of a metric: infinite for one question, NaN if it is no mean over questions."""
     from lm_eval.api.metrics import mean_stderr
 
     values = scores.get(metric, [])
@@ -151,7 +153,7 @@ def read_answers(name: str, tasks: dict[str, Any], scores: list[float]) -> Answe
     """Return a model's answers to the questions of a task.
 
     If all tasks are multiple choice by log-likelihood, the answers are the log-likelihoods of all options. Else they
-    are `scores` if all of these are 0 or 1, and empty if not.
+    are `scores`, the values of the main metric by question, if all of these are 0 or 1, and empty if not.
     """
     scored = not has_options(tasks)
     if scored:
@@ -176,7 +178,7 @@ def read_answers(name: str, tasks: dict[str, Any], scores: list[float]) -> Answe
 
 
 def read_questions(name: str, tasks: dict[str, Any]) -> Questions:
-    """Return the prompts of a task with their options; without options, each with its correct answer."""
+    """Return the prompts of a task with their options; a prompt without options is stored with its correct answer."""
     if has_options(tasks):
         return Questions.of(name, [_with_options(requests) for _, requests in _stored_questions(tasks)])
     groups = ((task, requests) for task in tasks.values() for requests in _documents(task))
@@ -185,7 +187,7 @@ def read_questions(name: str, tasks: dict[str, Any]) -> Questions:
 
 
 def has_options(tasks: dict[str, Any]) -> bool:
-    """Return True if every question is answered by its likeliest option."""
+    """Return True if lm-eval answers every question by the option of highest likelihood, and one option is right."""
     return all(
         task.OUTPUT_TYPE == "multiple_choice"
         and task.get_config("process_results") is None
@@ -214,6 +216,7 @@ def _documents(task: Any) -> list[list[Any]]:
 
 
 def _stored_questions(tasks: dict[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield the task and the requests of the first questions, as many as may be stored."""
     questions = options = 0
     for task in tasks.values():
         for requests in _documents(task):
@@ -233,7 +236,7 @@ def _right_option(task: Any, document: Any) -> int | None:
 
 
 def _with_options(requests: list[Any]) -> tuple[str, list[str]]:
-    """Return the prompt and the options; if each option has its own context, return the full texts."""
+    """Return prompt and options; if the prompts of the options differ, return no prompt and the full texts."""
     pairs = [request.args for request in requests]
     if len({prompt for prompt, _ in pairs}) > 1:
         return "", ["".join(pair) for pair in pairs]
@@ -301,8 +304,8 @@ class InMemoryModel(HFLM):
         if len(self.tokenizer) > embeddings:
             text = context + continuation
             ids = np.array(self.tok_encode(text), dtype=np.int64)
-            require_embedded(ids, text[:_SHOWN], embeddings, self.tokenizer)
-        # a token has at least one byte
+            require_embedded(ids, text[:_QUOTED_CHARACTERS], embeddings, self.tokenizer)
+        # a token has at least one byte, so a continuation with fewer bytes than the limit is not too long
         if continuation.strip() and len(continuation.encode(errors="replace")) < self.max_length:
             return
         tokens = len(self.tok_encode(continuation, add_special_tokens=False))
@@ -335,4 +338,4 @@ class _ResponseHook(CacheHook):
 
 
 def _short(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+    return repr(text if len(text) <= _QUOTED_CHARACTERS else text[:_QUOTED_CHARACTERS] + "...")

@@ -22,8 +22,8 @@ from gprune.models import devices
 from gprune.models.parts import language_config
 from gprune.system.errors import SettingsError
 
-# attention kernels require rows of masks to start at multiples of this number of elements
-_ROW = 8
+_ROW_MULTIPLE = 8
+"""attention kernels require that rows of masks start at multiples of this number of elements"""
 
 
 class EagerDecoding:
@@ -76,6 +76,7 @@ class StaticKeyValues(Cache):
         """Store the lengths of the prompt and of the buffers, and the index of the next token, (1,) int64."""
         super().__init__(layers=[])
         self.reading = True
+        """whether the prompt is being read"""
         self.buffers: list[tuple[Tensor, Tensor]] = []
         self._prompt, self._capacity, self._position = prompt, capacity, position
 
@@ -98,7 +99,7 @@ class StaticKeyValues(Cache):
         """Return 0, the number of tokens before the prompt; decoding passes mask and positions explicitly."""
         return 0
 
-    # the position of the first query is 0 as well
+    # the library asks for the position of the first query under this name
     get_query_offset = get_seq_length
 
     def get_mask_sizes(self, *_: Any, **__: Any) -> tuple[int, int]:
@@ -126,11 +127,14 @@ class StaticDecoding:
         self._model: Any = model
         # each model is compiled for one shape, because a second shape would trigger dynamic shapes
         self._forward: Any = torch.compile(model, dynamic=False) if compiled else model
-        self._uncompiled = compiled
+        self._is_compile_pending = compiled
+        # the prefill generates the first token
         self._prompt, self._steps, self._capture = prompt, new_tokens - 1, capture
-        batch, capacity = len(prompt), -(-length // _ROW) * _ROW
+        # the length, rounded up to a multiple
+        batch, capacity = len(prompt), -(-length // _ROW_MULTIPLE) * _ROW_MULTIPLE
         self._position = prompt.new_zeros(1)
-        self._columns = torch.arange(capacity, device=prompt.device)
+        """index of the next token in the text"""
+        self._key_positions = torch.arange(capacity, device=prompt.device)
         self._cache = StaticKeyValues(prompt.shape[1], capacity, self._position)
         self._token = prompt.new_zeros((batch, 1))
         self._generated = prompt.new_zeros((batch, new_tokens))
@@ -147,10 +151,10 @@ class StaticDecoding:
 
     def decode(self) -> None:
         """Generate the remaining tokens; the first call compiles the step and captures the graph."""
-        if self._uncompiled:
+        if self._is_compile_pending:
             with self._first_step("compiled here", "leave out the mode compiled"):
                 self._step()
-            self._uncompiled = False
+            self._is_compile_pending = False
         if self._capture and self._graph is None:
             with self._first_step("captured as a CUDA graph", "use the mode eager"):
                 devices.run_on_side_stream(self._step)
@@ -173,11 +177,12 @@ class StaticDecoding:
     def _step(self) -> None:
         """Read the last token and generate the next; only tensors of fixed address change."""
         dtype = self._cache.buffers[0][0].dtype
-        hidden = torch.zeros_like(self._columns, dtype=dtype)
-        hidden.masked_fill_(self._columns > self._position, torch.finfo(dtype).min)
+        # added to the logits of the attention: later positions of the buffers are not read
+        mask = torch.zeros_like(self._key_positions, dtype=dtype)
+        mask.masked_fill_(self._key_positions > self._position, torch.finfo(dtype).min)
         result = self._forward(
             input_ids=self._token,
-            attention_mask=hidden[None, None, None],
+            attention_mask=mask[None, None, None],
             position_ids=self._position[None],
             past_key_values=self._cache,
             use_cache=True,
@@ -189,13 +194,13 @@ class StaticDecoding:
 
     @contextmanager
     def _first_step(self, action: str, remedy: str) -> Iterator[None]:
-        """Restore token and position after a trial step. Raises SettingsError if the step fails."""
+        """Restore token and position after a trial step in the block. Raises SettingsError if the step fails."""
         token, position = self._token.clone(), self._position.clone()
         try:
             yield
         except torch.OutOfMemoryError:
             raise
-        except Exception as error:  # a missing compiler raises different errors
+        except Exception as error:  # a missing compiler can raise various errors
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise SettingsError(f"this model's decoding cannot be {action} ({reason}): {remedy}") from error
         self._token.copy_(token)

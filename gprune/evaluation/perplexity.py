@@ -25,14 +25,14 @@ from gprune.system.progress import Progress, silent
 
 # number of float32 logits in memory at a time (64 MiB)
 _BLOCK_LOGITS = 2**24
-# largest relative difference of a window's loss between two machines, in 16 bits and in float32
-_ROUNDING = (3e-2, 1e-3)
+# largest relative difference of a window's loss between two machines; float16 has that of bfloat16
+_ROUNDING = {"float32": 1e-3, "bfloat16": 3e-2}
 
 
 def perplexity(
     model: nn.Module, tokens: Array, text: str, settings: EvaluationSettings, on_progress: Progress = silent
 ) -> Perplexity:
-    """Measure a causal language model, dense or cut, on the (tokens,) ids of a whole text.
+    """Measure a causal language model, dense or pruned, on the (tokens,) ids of a whole text.
 
     `settings` has length and number of the windows; its ``batch`` affects speed only and is halved if memory runs out.
     `on_progress` is called after every batch. The perplexity is infinite if exp overflows, never NaN. The standard
@@ -79,7 +79,7 @@ def require_measured(model: nn.Module, window: Array, value: float, text: str, p
     more than rounding.
     """
     ids = torch.as_tensor(window[None].astype(np.int64), device=next(model.parameters()).device)
-    loss, rounding = float(token_losses(model, ids).double().mean()), _ROUNDING[precision == "float32"]
+    loss, rounding = float(token_losses(model, ids).double().mean()), _ROUNDING.get(precision, _ROUNDING["bfloat16"])
     if not abs(loss - value) <= rounding * max(1.0, value):
         raise CheckpointError(
             f"the saved model's loss on the first window of {text!r} is {loss:.5f} and the run measured "
@@ -144,7 +144,7 @@ def logit_blocks(model: Any, ids: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield blocks of (rows, vocabulary) logits at every position except each sequence's last."""
     model_type = dense_type(model.config.model_type)
     if model_type not in FAMILIES:
-        # for unknown families, backbone and head may not be callable separately
+        # backbone and head of an unknown family may not be callable separately, so all logits are in one block
         logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
         yield logits.flatten(0, 1)
         return

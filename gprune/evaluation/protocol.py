@@ -1,7 +1,8 @@
 """Describe the protocol of perplexities and accuracies, and the relation of evaluation texts to calibration texts.
 
-A stamp lists everything that a figure depends on besides the model: windows, stream, limit, scoring rule, number type
-and versions, all read from the records of the run. Figures with different stamps get a mark and a footnote.
+A stamp lists everything that a perplexity or an accuracy depends on besides the model: windows, stream, limit, scoring
+rule, number type and versions, all read from the records of the run. In a table, values whose stamp differs from the
+most common stamp get a mark and a footnote.
 """
 
 from collections import Counter
@@ -20,26 +21,27 @@ MARKS = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ"
 PUBLISHED = (
     "windows of 128 tokens, all of them; accuracies zero-shot, of whole tasks; number type and versions not given"
 )
-"""protocol of the paper's figures, as far as the paper states it"""
+"""protocol of the paper's values, as far as the paper states it"""
 _PACKAGES = ("gprune", "torch", "transformers")
+"""packages whose versions are part of every stamp"""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Everything that a figure depends on besides the model."""
+    """Everything that a value depends on besides the model."""
 
     measure: str
-    """figure and sample size, such as `perplexity over 80 windows of 128 tokens`"""
+    """quantity and sample size, such as `perplexity over 80 windows of 128 tokens`"""
     stream: str
     """how the text is divided into windows, or the documents into questions"""
     rule: str
-    """how the figure is computed from the model's output"""
+    """how the value is computed from the model's output"""
     precision: str
     """number type of the model; empty if not recorded"""
     versions: tuple[tuple[str, str], ...]
-    """name and version of the packages that measured the figure; empty if not recorded"""
+    """names and versions of the packages that measured the value; empty if not recorded"""
     limit: str = field(default="", compare=False)
-    """requested maximum of the sample size; not compared, because figures of equal size are comparable"""
+    """requested maximum of the sample size; not compared, because values with equal sample size are comparable"""
 
     @property
     def line(self) -> str:
@@ -107,31 +109,33 @@ def _limit(limit: int | None) -> str:
 
 
 class Marks:
-    """Marks of the figures in a table; in each column only the most common stamp has no mark."""
+    """Footnote marks of the values in a table; in each column, only the most common stamp has no mark."""
 
     def __init__(self, columns: Mapping[str, Iterable[Stamp | None]]) -> None:
         """Assign marks to the stamps in each column; a stamp is None if the protocol is not known."""
         self._marks: dict[tuple[str, Stamp], str] = {}
-        self._meaning: dict[str, str] = {}
+        """mark by column and stamp"""
+        self._mark_of: dict[str, str] = {}
+        """mark by footnote"""
         self.usual: dict[str, Stamp] = {}
-        """the stamp of the figures without a mark, by column"""
+        """the most common stamp, which has no mark, by column"""
         for name, stamps in columns.items():
             ordered = [stamp for stamp, _ in Counter(filter(None, stamps)).most_common()]
             if ordered:
                 self.usual[name] = ordered[0]
             for stamp in ordered[1:]:
-                meaning, following = difference(stamp, ordered[0]), min(len(self._meaning), len(MARKS) - 1)
-                self._marks[name, stamp] = self._meaning.setdefault(meaning, MARKS[following])
+                footnote, next_index = difference(stamp, ordered[0]), min(len(self._mark_of), len(MARKS) - 1)
+                self._marks[name, stamp] = self._mark_of.setdefault(footnote, MARKS[next_index])
 
     def of(self, column: str, *stamps: Stamp | None) -> str:
-        """Return the marks of a figure in a column; empty for the most common stamp."""
+        """Return the marks of a value in a column; empty for the most common stamp."""
         marks = (self._marks.get((column, stamp), "") for stamp in stamps if stamp is not None)
         return "".join(dict.fromkeys(marks))
 
     @property
     def footnotes(self) -> list[str]:
         """Return a footnote for each mark: the difference of its stamp from the most common stamp."""
-        return [f"{mark} {meaning}" for meaning, mark in self._meaning.items()]
+        return [f"{mark} {footnote}" for footnote, mark in self._mark_of.items()]
 
 
 def difference(stamp: Stamp, usual: Stamp) -> str:
@@ -180,5 +184,5 @@ def holdout_statuses(
 
 def leading_text(statuses: Mapping[str, HoldoutStatus], study: Study) -> str:
     """Return the text on which findings are stated: unseen, else of another corpus, else A, else any, else ""."""
-    foreign = [text for text, status in statuses.items() if status.is_other_corpus]
-    return next(iter(unseen(statuses) + foreign + [study.primary] * (study.primary in statuses) + [*statuses]), "")
+    other_corpus = [text for text, status in statuses.items() if status.is_other_corpus]
+    return next(iter(unseen(statuses) + other_corpus + [study.primary] * (study.primary in statuses) + [*statuses]), "")

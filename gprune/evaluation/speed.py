@@ -1,4 +1,4 @@
-"""Measure the speed of pruned models relative to the dense one, in tokens per second with its spread.
+"""Measure the speed of pruned models relative to the dense model, in tokens per second with interquartile ranges.
 
 The measurement follows the appendix (practical inference speedup): FP16, greedy decoding with a key/value cache,
 one warm-up run, then timed repetitions. Prefill and decode are timed separately. The first model stays in memory, and
@@ -29,6 +29,7 @@ from gprune.system.progress import Progress, silent
 PHASES = ("prefill", "decode", "whole")
 MODES = ("eager", "graph", "compiled")
 WARM_UPS = 1
+"""number of runs that are not timed"""
 _MODES_RULE = Rule(
     f"one or more of {', '.join(MODES)}, each once",
     lambda modes: bool(modes) and len({*modes}) == len(modes) and {*modes} <= {*MODES},
@@ -108,17 +109,17 @@ class Speed:
     tokens_per_second: float
     """median over all repetitions of the model, for all sequences of the batch together"""
     spread: float
-    """interquartile range of the same"""
+    """interquartile range of `tokens_per_second` over the repetitions"""
     ratio: float
     """median over the repetitions of the speed relative to that of the first model in the same repetition"""
     ratio_spread: float
-    """interquartile range of the same"""
+    """interquartile range of the ratio over the repetitions"""
     peak_bytes: int
     """peak memory of the model with cache and workspace"""
     memory: str
-    """source of that number: allocated (by CUDA) or weights and cache (counted)"""
+    """source of `peak_bytes`: allocated (by CUDA) or weights and cache (counted)"""
     seconds: tuple[float, ...]
-    """time of each repetition; for the first model those with the second model, then those with the third, and so on"""
+    """time of each repetition; for the first model, those next to the second model, then to the third, and so on"""
 
 
 @dataclass(slots=True)
@@ -135,13 +136,13 @@ class Timed:
     """largest memory of the model with cache and workspace, in bytes"""
 
     def seconds(self, phase: str) -> Array:
-        """Return the seconds of each repetition."""
+        """Return the seconds of each repetition in a phase."""
         prefill, decode = np.array(self.repetitions).T
         return {"prefill": prefill, "decode": decode, "whole": prefill + decode}[phase]
 
 
 def join_repetitions(parts: Sequence[Timed]) -> Timed:
-    """Join all repetitions of one model in one mode."""
+    """Join the repetitions of one model in one mode that were measured with different other models."""
     repetitions = [seconds for part in parts for seconds in part.repetitions]
     return replace(parts[0], repetitions=repetitions, peak=max(part.peak for part in parts))
 
@@ -219,13 +220,13 @@ def within_memory(name: str, settings: SpeedSettings, together: bool) -> Iterato
 
 def _run(model: LoadedModel, mode: str, device: torch.device, clock: Callable[[], float]) -> tuple[float, float, int]:
     """Return the seconds of prefill and of decode, and the largest memory in bytes."""
-    decoding, gpu = model.decodings[mode], devices.is_gpu(device)
-    if gpu:
-        bytes_before = devices.allocated_bytes(device) - model.bytes - decoding.cache_bytes()
+    decoding, is_gpu = model.decodings[mode], devices.is_gpu(device)
+    if is_gpu:
+        # bytes of another model in memory
+        other_bytes = devices.allocated_bytes(device) - model.bytes - decoding.cache_bytes()
     prefill = _seconds_of(decoding.prefill, device, clock)
     decode = _seconds_of(decoding.decode, device, clock)
-    # the bytes of another model in memory are subtracted
-    peak = devices.peak_bytes(device) - bytes_before if gpu else model.bytes + decoding.cache_bytes()
+    peak = devices.peak_bytes(device) - other_bytes if is_gpu else model.bytes + decoding.cache_bytes()
     decoding.release()
     return prefill, decode, peak
 

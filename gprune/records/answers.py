@@ -10,8 +10,8 @@ import numpy as np
 from gprune.records.base import Array, Record, integers, real, require_range
 
 MOST_QUESTIONS, MOST_OPTIONS = 12_000, 60_000
-"""maximum number of stored questions and options of a task, at most 0.6 MB per task and method. The largest of the
-seven tasks has 10,042 questions with 40,168 options"""
+"""maximum number of stored questions, and of stored options, of a task: at most 0.6 MB per task and method. The largest
+of the seven tasks has 10,042 questions with 40,168 options"""
 QUESTION_CHARACTERS, OPTION_CHARACTERS = 600, 200
 """stored length of a question, from its end, and of an option, from its start"""
 
@@ -23,13 +23,13 @@ class Answers(Record):
     task: str
     """name of the task in the study"""
     documents: int
-    """number of questions, of which the first are stored"""
+    """number of questions of the task; if they are too many, only the first are stored"""
     likelihoods: Annotated[Array, real("options")]
     """(options,) log-likelihood of every option in nats, sorted by question; if `scored`, 1 or 0"""
     lengths: Annotated[Array, integers("options")]
-    """(options,) characters of the option, the divisor of acc_norm"""
+    """(options,) length of each option in characters, the divisor of acc_norm"""
     counts: Annotated[Array, integers("questions", within=(0, MOST_OPTIONS))]
-    """(questions,) options of each question"""
+    """(questions,) number of options of each question"""
     right: Annotated[Array, integers("questions")]
     """(questions,) index of the right option"""
     scored: bool = False
@@ -54,7 +54,7 @@ class Questions(Record):
     ends: Annotated[Array, integers("pieces")]
     """(pieces,) end offset of each question and each option in the text"""
     counts: Annotated[Array, integers("questions", within=(0, MOST_OPTIONS))]
-    """(questions,) options of each question"""
+    """(questions,) number of options of each question"""
 
     def check(self) -> None:
         """Check that the offsets divide the text into questions and options."""
@@ -68,7 +68,7 @@ class Questions(Record):
         pieces = [
             piece for question, options in items for piece in (_tail(question), *(_head(option) for option in options))
         ]
-        # JSON may contain unpaired surrogates, which cannot be encoded
+        # a string from JSON may contain unpaired surrogates, which UTF-8 cannot encode
         encoded = [piece.encode("utf-8", "replace") for piece in pieces]
         ends = np.cumsum([len(piece) for piece in encoded], dtype=np.int64)
         counts = np.array([len(options) for _, options in items], dtype=np.int32)
@@ -76,6 +76,7 @@ class Questions(Record):
 
     def question_at(self, number: int) -> tuple[str, list[str]]:
         """Return a question, counted from 0, and its options."""
+        # each question is one piece, followed by its options
         first = int(self.counts[:number].sum()) + number
         begin, pieces = int(self.ends[first - 1]) if first else 0, list[str]()
         for end in self.ends[first : first + 1 + int(self.counts[number])]:
@@ -86,6 +87,7 @@ class Questions(Record):
 
 
 def _tail(text: str) -> str:
+    # one character is the ellipsis
     return text if len(text) <= QUESTION_CHARACTERS else "…" + text[1 - QUESTION_CHARACTERS :]
 
 

@@ -18,7 +18,7 @@ class Axes:
     names: tuple[str | int, ...]
     """names of the dimensions in order; a number is a fixed length"""
     kinds: str
-    """allowed numpy kinds of dtype"""
+    """allowed values of numpy's `dtype.kind`"""
     finite: bool = False
     """whether NaN and infinity are rejected"""
     within: tuple[int, int] | None = None
@@ -37,7 +37,9 @@ def integers(*names: str | int, within: tuple[int, int] | None = None) -> Axes:
     return Axes(names, "iu", within=within)
 
 
-def truth(*names: str | int, optional: bool = False) -> Axes:
+def booleans(*names: str | int, optional: bool = False) -> Axes:
+    """Declare an array of booleans with these dimensions."""
+    return Axes(names, "b", optional=optional)
     """Declare an array of booleans with these dimensions."""
     return Axes(names, "b", optional=optional)
 
@@ -96,7 +98,7 @@ def axes_of(kind: type) -> dict[str, Axes]:
 
 
 def require_axes(record: object) -> None:
-    """Raise ValueError if array fields do not have the declared dimensions, or do not fit each other."""
+    """Raise ValueError if array fields do not have the declared dimensions, or dimensions of one name differ."""
     kind, lengths = type(record), dict[str, int]()
     for name, axes in axes_of(kind).items():
         if axes.optional and getattr(record, name) is None:

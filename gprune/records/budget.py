@@ -41,12 +41,12 @@ def nearest_whole(value: float) -> int:
 def uniform_counts(
     shape: ModelShape, target: float, possible: Callable[[int], bool] = lambda _: True
 ) -> tuple[int, float]:
-    """Return the key/value groups and the unrounded neurons that every layer keeps at a retention of `target`.
+    """Return the number of key/value groups and the unrounded number of neurons that every layer keeps at `target`.
 
-    The number of groups is the one nearest to the share `target` of all groups for which the neurons can fill the rest
-    of a layer's budget. These neurons must be between one and all neurons of the layer. If no number of groups allows
-    that, the one that misses this range by least is returned. `possible` restricts the numbers of groups; keeping all
-    groups is always allowed.
+    For each number of groups, the neurons fill the rest of a layer's budget. Of the numbers of groups that leave
+    between one and all neurons of the layer, the one nearest to the share `target` of all groups is returned. If there
+    is none, the one whose neurons miss this range by least is returned. `possible` restricts the numbers of groups;
+    keeping all groups is always allowed.
     """
     budget = target * shape.decoder_weights / shape.layers
 
@@ -75,8 +75,8 @@ def equal_counts(shape: ModelShape, target: float, alignment: int = 1) -> tuple[
 
     groups, neurons = uniform_counts(shape, target, divides)
     # the tolerance keeps rounding errors from removing a block
-    blocks = math.floor((neurons + 1e-6) / alignment) * alignment
-    return max(blocks, least_neurons(shape, alignment)), groups
+    aligned = math.floor((neurons + 1e-6) / alignment) * alignment
+    return max(aligned, least_neurons(shape, alignment)), groups
 
 
 def proposed_alignment(shape: ModelShape, target: float) -> int:
@@ -86,8 +86,8 @@ def proposed_alignment(shape: ModelShape, target: float) -> int:
     """
     if shape.neurons % _BLOCK:
         return 1
-    free, aligned = (equal_counts(shape, target, block)[0] for block in (1, _BLOCK))
-    return _BLOCK if 0.9 * free <= aligned <= free else 1
+    unaligned, aligned = (equal_counts(shape, target, block)[0] for block in (1, _BLOCK))
+    return _BLOCK if 0.9 * unaligned <= aligned <= unaligned else 1
 
 
 def highest(scores: Array, count: int) -> Array:
@@ -100,10 +100,10 @@ def highest(scores: Array, count: int) -> Array:
 
 def keep_one(mask: Array, scores: Array) -> Array:
     """Return a (layers, units) bool mask in which every empty layer keeps the unit with its highest score."""
-    floored = np.array(mask, dtype=bool)
-    empty = np.flatnonzero(~floored.any(axis=1))
-    floored[empty, np.argmax(np.asarray(scores)[empty], axis=1)] = True
-    return floored
+    result = np.array(mask, dtype=bool)
+    empty_layers = np.flatnonzero(~result.any(axis=1))
+    result[empty_layers, np.argmax(np.asarray(scores)[empty_layers], axis=1)] = True
+    return result
 
 
 def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: float) -> Array:
@@ -114,22 +114,23 @@ def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, tar
     falling order. Every layer keeps at least one neuron. The kept weights meet the target to within one neuron, if
     the fixed heads and this minimum allow it.
     """
+    # ranks of the margins instead of margins, which can be infinite or equal
     order = np.argsort(margin, axis=None, kind="stable")
-    position: Array = np.empty(np.shape(margin), dtype=np.int64)
-    position.ravel()[order] = np.arange(order.size)
-    mask = keep_one(ffn, position)
+    ranks: Array = np.empty(np.shape(margin), dtype=np.int64)
+    ranks.ravel()[order] = np.arange(order.size)
+    mask = keep_one(ffn, ranks)
     fixed = np.count_nonzero(heads) * shape.group_weights
     count = nearest_whole((target * shape.decoder_weights - fixed) / shape.neuron_weights)
     excess = np.count_nonzero(mask) - min(max(count, shape.layers), mask.size)
     if excess > 0:
         # every layer's best neuron stays, whatever its margin
         removable = mask.copy()
-        removable[np.arange(shape.layers), np.where(mask, position, -1).argmax(axis=1)] = False
-        lowest = order[removable.ravel()[order]][:excess]
-        mask.ravel()[lowest] = False
+        removable[np.arange(shape.layers), np.where(mask, ranks, -1).argmax(axis=1)] = False
+        removed = order[removable.ravel()[order]][:excess]
+        mask.ravel()[removed] = False
     if excess < 0:
-        highest = order[~mask.ravel()[order]][excess:]
-        mask.ravel()[highest] = True
+        added = order[~mask.ravel()[order]][excess:]
+        mask.ravel()[added] = True
     return mask
 
 
@@ -154,15 +155,15 @@ def meet_target(shape: ModelShape, ffn: Array, heads: Array, margin: Array, targ
     order = np.lexsort((-finite, ~exact), axis=1)
     sums = np.cumsum(np.take_along_axis(finite, order, axis=1), axis=1)
     fixed = np.count_nonzero(heads) * shape.group_weights
-    neurons_left = (target * shape.decoder_weights - fixed) / shape.neuron_weights
-    widths = _aligned_widths(exact.sum(axis=1), np.pad(sums, ((0, 0), (1, 0))), neurons_left, alignment)
+    neurons = (target * shape.decoder_weights - fixed) / shape.neuron_weights
+    widths = _aligned_widths(exact.sum(axis=1), np.pad(sums, ((0, 0), (1, 0))), neurons, alignment)
     mask = np.zeros_like(exact)
     np.put_along_axis(mask, order, np.arange(shape.neurons) < widths[:, None], axis=1)
     return mask
 
 
-def _aligned_widths(counts: Array, sums: Array, neurons_left: float, alignment: int) -> Array:
-    """Return (layers,) aligned widths with a sum nearest ``neurons_left``.
+def _aligned_widths(counts: Array, sums: Array, neurons: float, alignment: int) -> Array:
+    """Return (layers,) aligned widths with a sum nearest to `neurons`.
 
     `counts` (layers,) are the neurons of the exact solution, `sums` (layers, neurons + 1) the cumulative margins of
     each layer's neurons in the order of keeping.
@@ -171,16 +172,18 @@ def _aligned_widths(counts: Array, sums: Array, neurons_left: float, alignment: 
     minimum = min(alignment, full)
     widths = np.where(counts == full, full, np.maximum(counts // alignment * alignment, minimum))
     while True:
-        missing = neurons_left - widths.sum()
+        missing = neurons - widths.sum()
+        # the next larger or smaller aligned width of every layer
         if missing > 0:
             next_widths = np.minimum((widths // alignment + 1) * alignment, full)
         else:
             next_widths = np.maximum((widths - 1) // alignment * alignment, minimum)
         size = np.abs(next_widths - widths)
-        # halves round up; every other step brings the sum nearer, so the loop ends
+        # steps that bring the sum nearer to the target; at a tie, the larger width is taken
         nearer = (size > 0) & (size <= 2 * missing if missing > 0 else size < -2 * missing)
         if not nearer.any():
             return widths
+        # mean margin of the neurons between the two widths
         mean = (sums[layers, next_widths] - sums[layers, widths]) / np.where(nearer, next_widths - widths, 1)
         chosen = np.where(nearer, mean if missing > 0 else -mean, -np.inf).argmax()
         widths[chosen] = next_widths[chosen]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import MOST_SEQUENCES, Array, Record, integers, real, require_range, truth
+from gprune.records.base import MOST_SEQUENCES, Array, Record, booleans, integers, real, require_range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,9 +22,9 @@ class Tokens(Record):
     """(samples, length) int32 token ids"""
     available: int
     """number of disjoint sequences in the text"""
-    counted: Annotated[Array | None, truth("samples", "length", optional=True)] = None
+    counted: Annotated[Array | None, booleans("samples", "length", optional=True)] = None
     """(samples, length) bool, True for the positions that count, at least one per sequence; None if all count"""
-    content: Annotated[Array | None, truth("samples", "length", optional=True)] = None
+    content: Annotated[Array | None, booleans("samples", "length", optional=True)] = None
     """(samples, length) bool, False for tokens that a chat template adds and for padding; None for plain text"""
 
     @property
@@ -58,7 +58,7 @@ class SampledText(Record):
     """(documents, length) int32 token ids of the kept documents in the order of sampling"""
     perplexity: Annotated[Array, real("drawn")]
     """(drawn,) perplexity of every sampled document at temperature 1"""
-    kept: Annotated[Array, truth("drawn")]
+    kept: Annotated[Array, booleans("drawn")]
     """(drawn,) bool, True for kept documents"""
 
 

@@ -29,15 +29,16 @@ class Choice(Record):
     measures: tuple[str, ...]
     """names of the measures, see CandidateFigures"""
     weights: Annotated[Array, real("measures")]
-    """(measures,) weight of each measure in the number; they sum to 1"""
+    """(measures,) weight of each measure in `numbers`; the weights sum to 1"""
     figures: Annotated[Array, real("candidates", "measures")]
     """(candidates, measures) perplexities, and divergences in nats per token; NaN for failed candidates"""
     numbers: Annotated[Array, real("candidates")]
-    """(candidates,) weighted geometric mean of the ratios to the reference; the lowest is selected"""
+    """(candidates,) weighted geometric mean of the ratios of the measures to those of the reference; the candidate with
+    the lowest mean is selected"""
     sequences: int
     """held-out sequences per measure"""
     reference: int
-    """index of the candidate whose number is 1"""
+    """index of the reference candidate"""
     chosen: int
     """index of the selected candidate"""
 

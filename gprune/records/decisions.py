@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from gprune.records.base import Array, Record, integers, real, truth
+from gprune.records.base import Array, Record, booleans, integers, real
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -14,9 +14,9 @@ class PruningMasks(Record):
 
     method: str
     """gprune, flap, wanda_sp, ..."""
-    ffn: Annotated[Array, truth("layers", "neurons")]
+    ffn: Annotated[Array, booleans("layers", "neurons")]
     """(layers, neurons) bool, True = kept"""
-    heads: Annotated[Array, truth("layers", "groups")]
+    heads: Annotated[Array, booleans("layers", "groups")]
     """(layers, key/value groups) bool, True = kept"""
     retention: float
     """kept fraction of the decoder's linear weights"""
@@ -28,9 +28,9 @@ class PruningMasks(Record):
 class _Learned(Record):
     """Result of learning: masks, and one row of the history per step."""
 
-    ffn: Annotated[Array, truth("layers", "neurons")]
+    ffn: Annotated[Array, booleans("layers", "neurons")]
     """(layers, neurons) bool, True = kept"""
-    heads: Annotated[Array, truth("layers", "groups")]
+    heads: Annotated[Array, booleans("layers", "groups")]
     """(layers, key/value groups) bool, True = kept"""
     retention: float
     """kept fraction of the decoder's linear weights"""

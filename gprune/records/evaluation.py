@@ -33,11 +33,11 @@ class TextOverlap(Record):
     text: str
     """name of the text in the study"""
     run: int
-    """tokens of a compared run"""
+    """number of consecutive tokens that are compared"""
     windows: int
     """number of windows"""
     share: Annotated[Array, real("texts", within=(0, 1))]
-    """(texts,) share of the windows' runs that occur in the calibration set of A, and of B"""
+    """(texts,) share of the windows' token runs that occur in the calibration set of A, and of B"""
     drawn: Annotated[Array, real("texts", within=(0, 1))]
     """(texts,) sampled share of each calibration text: the expected overlap with a copy of it"""
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import MOST_UNITS, Array, Record, integers, real, truth
+from gprune.records.base import MOST_UNITS, Array, Record, booleans, integers, real
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class Partition(Record):
     mixing: Annotated[Array, real(2)]
     """(2,) boundary mixing I of the magnitude-only and the direction-aware partition; NaN if not compared"""
     variation: Annotated[Array, real(2)]
-    """(2,) within-module drift variation S of the two; NaN if not compared"""
+    """(2,) within-module drift variation S of these two partitions; NaN if not compared"""
     history: Annotated[Array, real("layers", "steps", 5)]
     """(layers, steps, 5) inner, pair, repulsion, consistency and total loss during refinement"""
 
@@ -102,7 +102,7 @@ class AdaptedScores(Record):
 
     scores: Annotated[Array, real("layers", "neurons", finite=True)]
     """(layers, neurons) float64"""
-    adapted: Annotated[Array, truth("modules")]
+    adapted: Annotated[Array, booleans("modules")]
     """(modules,) bool: both conditions hold, the module is in K_adapt"""
     source: Annotated[Array, integers("modules")]
     """(modules,) int8: 0 scored from the primary text, 1 from the auxiliary"""

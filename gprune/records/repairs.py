@@ -29,9 +29,9 @@ class Repair:
     about: str
     """description in one or two sentences"""
     attribute: str
-    """adjective for a method with this repair, as in: GPrune compensated"""
+    """participle that follows the name of a method with this repair, as in: GPrune compensated"""
     needs: Mapping[str, str]
-    """kinds of input results by parameter: results of each text, or FITTED or LEARNED"""
+    """kind of the result that each parameter needs: a kind with one result per text, or FITTED or LEARNED"""
     biases: bool
     """whether o_proj and down_proj have a bias afterwards"""
     weights: bool
@@ -66,7 +66,7 @@ REPAIRS: dict[str, Repair] = {
             name=COMPENSATION,
             word="bias",
             label="bias compensation",
-            about="What removed neurons contribute on average is added to a bias. FLAP does it.",
+            about="The mean contribution of the removed neurons is added to a bias, as FLAP does.",
             attribute="compensated",
             needs={"means": "statistics"},
             biases=True,
@@ -76,21 +76,21 @@ REPAIRS: dict[str, Repair] = {
         _fitted_repair(
             "affine",
             "affine repair",
-            "Each output channel of o_proj and down_proj is scaled and shifted towards what is missing.",
+            "Each output channel of o_proj and down_proj is scaled and shifted to replace the removed output.",
             "rescaled",
             True,
         ),
         _fitted_repair(
             "least_squares",
             "least squares",
-            "The kept columns of o_proj and down_proj are fitted to what is missing, layer after layer.",
+            "The kept columns of o_proj and down_proj are fitted to replace the removed output, layer by layer.",
             "refitted",
             False,
         ),
         _fitted_repair(
             "least_squares_bias",
             "least squares with a bias",
-            "The kept columns of o_proj and down_proj and a bias are fitted, layer after layer.",
+            "Kept columns of o_proj and down_proj and a bias are fitted to replace the removed output, layer by layer.",
             "refitted with a bias",
             True,
         ),
@@ -119,7 +119,7 @@ AUTO = Repair(
     name="chosen_repair",
     word="auto",
     label="repair chosen on held-out text",
-    about="Several repairs are fitted, and the one that does best on held-out text is taken, or none.",
+    about="Several repairs are fitted. The best one on held-out text is used, or none if no repair is better.",
     attribute="repaired as chosen",
     needs={"weights": FITTED},
     biases=True,

@@ -230,6 +230,6 @@ def test_the_cards_of_the_overview_look_at_each_perplexity_once(monkeypatch: Any
 
     monkeypatch.setattr(derived_cache, "measurement", noting_measurement)
     app.run()
-    assert sorted(looked) == sorted(derived_cache.perplexities(the_run(cache)))
+    assert sorted(looked) == sorted(derived_cache.measured_pairs(the_run(cache)))
     app.run()
     assert len(looked) == 2 * len(set(looked)), "the next drawing looks again"

@@ -311,7 +311,7 @@ def test_the_repair_says_what_it_does(cache, started):
     plain = commands(app)
     app.selectbox(key="launch_demo_repair.kind").set_value("least_squares_bias").run()
     app.selectbox(key="launch_demo_repair.texts").set_value("primary").run()
-    assert "and a bias are fitted, layer after layer" in words(app)
+    assert "and a bias are fitted to replace the removed output, layer by layer" in words(app)
     assert "--repair least_squares_bias" in commands(app) or "repair.kind" in commands(app)
     repair = start(app, started).repair
     assert (repair.kind, repair.texts, repair.target) == ("least_squares_bias", "primary", "residual_stream")

@@ -21,7 +21,7 @@ def test_every_address_of_the_documents_leads_to_a_page_and_tab_that_exist(proje
     for match in (match for text in texts.values() for match in ADDRESS.finditer(text)):
         url, query = match.group("page", "query")
         page = next(page for page in PAGES if page.url == url)
-        assert parse_qs(query).get(TAB, [page_names.first(url)])[0] in page.places, match[0]
+        assert parse_qs(query).get(TAB, [page_names.first_place(url)])[0] in page.places, match[0]
     assert all((project / page.file).is_file() for page in PAGES)
     assert len(page_names.PAGE_OF) == sum(len(page.places) for page in PAGES) == 22 and len(PAGES) == 9
     # the table of pages in README.md has every tab of every page

@@ -35,7 +35,7 @@ def test_the_first_scroll_or_key_brings_the_rest(visit: Visit, goes: str) -> Non
     expect(page.locator(LAST)).to_have_count(0)
     page.emulate_media(media="print")
     mark = page.locator(".rest-of-page")
-    assert "print once more" in mark.evaluate("mark => getComputedStyle(mark, '::after').content")
+    assert "print again" in mark.evaluate("mark => getComputedStyle(mark, '::after').content")
     page.emulate_media(media="screen")
     _go_on(page, goes)
     expect(page.locator(LAST)).to_have_count(2)

@@ -15,7 +15,7 @@ from gprune.analysis.ablation_effect import Explained
 from gprune.analysis.verdict import agreement_title, drift_title
 from gprune.app.ui import chart_style, derived_cache, marks
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, PALE, layer_axis, style
-from gprune.app.ui.panel import NOTHING, Panel, Selection, in_range, module_labels, panel
+from gprune.app.ui.panel import NOTHING, Panel, Selection, index_or_middle, module_labels, panel
 from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -97,7 +97,7 @@ def most_drifting_layer(run: Run) -> int:
 def ranks(run: Run, *, layer: int | None = None, selected: Selection = NOTHING) -> Panel:
     """Rank on A against rank on B in one layer, by default the one with the largest median drift."""
     primary, auxiliary = (run.load(stages.scores, role).ffn for role in stages.PAIR)
-    layer = in_range("layer", most_drifting_layer(run) if layer is None else layer, len(primary))
+    layer = index_or_middle("layer", most_drifting_layer(run) if layer is None else layer, len(primary))
     rho, names = float(run.load(stages.drift).correlation[layer]), names_in_figure(run.study)
     first, second = text_pair(run.study)
     return Panel(

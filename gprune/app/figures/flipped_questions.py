@@ -14,7 +14,7 @@ from gprune.analysis import changed_answers
 from gprune.analysis.changed_answers import ACC, ACC_NORM, EITHER, UNITS, Choices
 from gprune.app.ui import marks
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, label, style
-from gprune.app.ui.panel import Panel, in_range, panel
+from gprune.app.ui.panel import Panel, index_or_middle, panel
 from gprune.app.ui.run_status import task_label
 from gprune.app.ui.text import escape
 from gprune.pipeline import stages
@@ -141,7 +141,7 @@ def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, met
     require_choice("method", method or answered.methods[0], answered.methods)
     by_method = {name: answered.answers(name) for name in answered.methods}
     first = by_method[answered.methods[0]]
-    number = in_range("question", question, len(first.counts))
+    number = index_or_middle("question", question, len(first.counts))
     table, options = changed_answers.question_table(by_method, rule, number), options_table(answered, number, rule)
     caption = (
         "Marks further right are more likely. Each model chooses its rightmost mark; the shaded row is the correct "

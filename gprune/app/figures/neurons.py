@@ -30,7 +30,7 @@ from gprune.app.ui.chart_style import (
     style,
 )
 from gprune.app.ui.derived_cache import default_baseline
-from gprune.app.ui.panel import KEYS, NOTHING, Panel, Selection, available_part, in_range, module_labels, panel
+from gprune.app.ui.panel import KEYS, NOTHING, Panel, Selection, available_part, index_or_middle, module_labels, panel
 from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure, short_text
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
@@ -132,7 +132,7 @@ def neuron_map(
     The default layout is UMAP if a job has computed it, else PCA. The default colours show which masks keep a neuron,
     if the run has masks. `method` names the masks of a colouring by masks, by default those of the run's own metric.
     """
-    layer = in_range("layer", layer, run.load(stages.shape).layers)
+    layer = index_or_middle("layer", layer, run.load(stages.shape).layers)
     require_choice("basis", basis, tuple(BASES))
     layout, colour = layout or _default_layout(run, layer, basis), colour or default_coloring(run)
     require_choice("layout", layout, tuple(LAYOUTS))
@@ -434,7 +434,7 @@ def _group_options(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, An
 def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Panel:
     """Plot the rank of a neuron on every text, with its range over halves of the text."""
     layers, neurons = run.load(stages.scores, "primary").ffn.shape
-    layer, neuron = in_range("layer", layer, layers), in_range("neuron", neuron, neurons)
+    layer, neuron = index_or_middle("layer", layer, layers), index_or_middle("neuron", neuron, neurons)
     texts = layer_ranks(run, layer)
     finding = "rank " + ", ".join(f"{ranks.rank[neuron]:.2f} on {letter}" for letter, ranks in texts.items())
     return Panel(
@@ -462,7 +462,7 @@ def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Pane
 @panel("score_histograms", "ins_unit", "Scores of a layer or a module on every text", reads=_group_options)
 def score_histograms(run: Run, *, layer: int | None = None, module: int | None = None) -> Panel:
     """Plot the distribution of the scores of a layer's or a module's neurons on each text."""
-    layer = in_range("layer", layer, len(run.load(stages.scores, "primary").ffn))
+    layer = index_or_middle("layer", layer, len(run.load(stages.scores, "primary").ffn))
     if module is not None:
         count = int(run.load(stages.partition).counts[layer])
         require(0 <= module < count, "module", module, f"0 to {count - 1}")

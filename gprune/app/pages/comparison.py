@@ -117,7 +117,7 @@ def _introduce(runs: list[Run], compared: Comparison, text: str) -> str:
     if len(runs) > 1:
         run_labels = labels(frame.situation().runs)
         sentences += [
-            f"{run_labels[run.name]} has no perplexities yet." for run in runs if not derived_cache.perplexities(run)
+            f"{run_labels[run.name]} has no perplexities yet." for run in runs if not derived_cache.measured_pairs(run)
         ]
         run_labels = labels(runs)
         differences = analysis.differences({run_labels[run.name]: run.study for run in runs})

@@ -131,7 +131,7 @@ def _explain_missing(run: Run, folder: Path | None) -> None:
         st.info("The pruned model is written at the end of the run.", icon=":material/hourglass_top:")
         return
     if run.packed:
-        st.info(run_status.no_model(run), icon=":material/inventory_2:")
+        st.info(run_status.missing_model_sentence(run), icon=":material/inventory_2:")
         return
     reason = "has not written its model" if folder is None else "has lost its model folder"
     message = f"This run {reason}. Finishing it reuses every finished stage."
@@ -251,7 +251,7 @@ def _count_bytes(path: Path) -> int:
 
 def _show_methods(content: Card, run: Run) -> None:
     if run.packed:
-        st.info(run_status.no_model(run), icon=":material/inventory_2:")
+        st.info(run_status.missing_model_sentence(run), icon=":material/inventory_2:")
         return
     if not run.methods_with_masks:
         st.info("No method of this run has masks yet.", icon=":material/hourglass_empty:")

@@ -509,7 +509,7 @@ def color_tokens(pieces: Sequence[Piece], values: Array, at: int, peak: float) -
     """
     tokens, start = list[Token](), 0
     while start < len(pieces):
-        end = start + max(pieces[start].of, 1)
+        end = start + max(pieces[start].count, 1)
         value = float(max(values[start:end], key=abs))
         strength = min(abs(value) / peak, 1.0) if peak else 0.0
         tokens.append(Token(pieces[start].text, f"{value:+.3g}", strength, value < 0, start <= at < end))

@@ -419,7 +419,7 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
             show_sentence(figures.describe_retention(points, retention, run.study.text_name(text)))
         figure = slides.enlarge_figure(figures.plot_retention_curve(points, retention))
         with st.container(key=slides.FRAME):
-            st.plotly_chart(figure, key="slide_retention", height="stretch", alt=_CURVE_ALT, config=slides.PLAIN)
+            st.plotly_chart(figure, key="slide_retention", height="stretch", alt=_CURVE_ALT, config=slides.NO_TOOLBAR)
 
     if run_status.missing_inputs(run) or not methods:
         draw_curve(points)

@@ -188,12 +188,12 @@ def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
     }
     if not isinstance(dense, TokenLosses) or not losses:
         return
-    pieces = [Token(piece.text, piece.place, piece.of) for piece in dense.pieces]
+    pieces = [Token(piece.text, piece.number, piece.count) for piece in dense.pieces]
     if reading.progress == "complete":
         changes = {label: token_loss.loss_change(dense.losses, values) for label, values in losses.items()}
         card.set_title(escape(token_loss.loss_title(changes)))
     if len(pieces) < dense.total:
-        reason = "Context length reached" if len(pieces) == dense.places else "Display limit reached"
+        reason = "Context length reached" if len(pieces) == dense.context_length else "Display limit reached"
         st.caption(f"{reason}: the first {len(pieces):,} of {dense.total:,} tokens are read.")
     limit = token_loss.color_scale_limit([values - dense.losses for values in losses.values()])
     words = [token_loss.mark_spaces(piece) for piece in pieces]

@@ -40,7 +40,7 @@ from gprune.system.errors import GpruneError, ModelError
 
 COMMAND = installation.command("gprune.app.preview.worker.loop")
 LOOK_SECONDS = 20.0
-"""time after which a question is dropped if no page reads its answer"""
+"""time after which a question is dropped if no page has read its answer"""
 JOBS_SECONDS = 0.5
 """time between two reads of the job queue"""
 IDLE_SECONDS = 120.0
@@ -50,10 +50,13 @@ RETRY_SECONDS = 10.0
 MOST_ENTRIES = 256
 """maximum number of questions whose answers are stored"""
 _TICK = 0.25
+"""seconds that the thread waits for news if it has nothing to do"""
 _WIDTHS = {"bfloat16": 2, "float16": 2}
 """bytes per number; 4 for other types"""
 _LOG_BYTES = 4096
+"""length of the end of a worker's log that is searched for an error message"""
 GoOn = Callable[[int, int, str], bool]
+"""receives done and total of a fit and a description, and returns False to interrupt the fit"""
 
 
 class RequestError(GpruneError):
@@ -76,7 +79,7 @@ class WorkerProcess:
         """
         self.model = model
         self.loading = f"The model is being loaded: {describe_memory(model)}"
-        """sentence for people who wait"""
+        """sentence for the pages while the model is loaded"""
         self._connection, child = Pipe()
         self._log = tempfile.TemporaryFile()
         with child:
@@ -101,7 +104,8 @@ class WorkerProcess:
     def call(self, task: str, arguments: dict[str, Any], previous: Any, go_on: GoOn) -> Any:
         """Return the answer of a slice of work, None if it was interrupted.
 
-        `go_on` gets the progress of a fit and returns False to interrupt it. Raises RequestError.
+        `task`, `arguments` and `previous`, the answer so far, are explained in `gprune.app.preview.worker.loop`. Raises
+        RequestError.
         """
         try:
             self._connection.send((task, arguments, previous))
@@ -140,17 +144,18 @@ class WorkerProcess:
 
 def describe_memory(model: ModelSpec) -> str:
     """Return how much memory the weights of a model need; raise ModelError if less is free on a CPU."""
-    # imported when a worker starts, not by every page that can send it requests
+    # imported when a worker starts, because most pages do not need this module
     from gprune.models import identity
 
     try:
         folder = identity.locate(model.model)
-        widths = [_WIDTHS.get(number_type, 4) for number_type in (model.precision, identity.number_type(folder))]
+        stored_type = identity.number_type(folder)
         # a random model has no weight files
         stored = sum(file.stat().st_size for file in identity.weight_files(folder))
     except (ModelError, OSError) as error:
         raise missing_model(model.model) from error
-    size, free = stored * widths[0] // widths[1], psutil.virtual_memory().available
+    size = stored * _WIDTHS.get(model.precision, 4) // _WIDTHS.get(stored_type, 4)
+    free = psutil.virtual_memory().available
     if model.device != CPU:
         return f"it needs {_format_bytes(size)} of the GPU’s memory"
     if size > free:
@@ -171,6 +176,7 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         machine.THREADS_VARIABLE: threads,
+        # waiting threads spin only briefly, as in gprune.__main__
         "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "10000"),
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -180,22 +186,23 @@ def environment() -> dict[str, str]:
 def blocking_job(root: Path, device: str) -> str:
     """Return the reason why a preview on cpu, cuda or cuda:1 waits for a job; empty if it does not."""
     for job in queue.at_work(root):
-        # a job without a device yet computes on the first GPU
-        needs = job.device or job.asks
-        same_gpu = needs != CPU and _gpu_number(needs) == _gpu_number(device)
+        # a job that has no device yet will use the one that it asks for, by default the first GPU
+        job_device = job.device or job.asks
+        same_gpu = job_device != CPU and _gpu_number(job_device) == _gpu_number(device)
         if job.asks != NO_DEVICE and (device == CPU or same_gpu):
             return f"live evaluation waits while a job is running: {job.label}"
     return ""
 
 
 def _gpu_number(device: str) -> int:
+    """Return the index of a GPU: 1 for cuda:1, 0 for cuda."""
     number = device.partition(":")[2]
     return int(number) if number.isdecimal() else 0
 
 
 @dataclass(eq=False)
 class Entry:
-    """A question of one or more sessions: its requests, and their state."""
+    """A question of one or more sessions: its requests, one for each model that it compares, and their state."""
 
     identity: str
     requests: tuple[WorkerRequest, ...]
@@ -204,7 +211,7 @@ class Entry:
     last_viewed: float = 0.0
     """time at which a page last read its answer"""
     served: int = 0
-    """number of its last turn, counted over the turns of all questions"""
+    """number of the last slice of work for this question, counted over all questions"""
     progress: Progress = "open"
     problem: str = ""
     retry: float = 0.0
@@ -234,21 +241,25 @@ class Client:
         self._answers: dict[str, Any] = {}
         """answers so far by the identity of their requests"""
         self._turns = 0
+        """number of slices of work so far"""
         self._worker: WorkerProcess | None = None
         self._loaded = False
+        """whether the worker has loaded its model"""
         self._report: tuple[int, int, str] | None = None
-        """progress of a long computation"""
+        """done, total and description of the fit in progress"""
         self._worked = 0.0
+        """when the last slice of work ended"""
         self._jobs: dict[ModelSpec, tuple[float, str]] = {}
         """when the queue of jobs was read for a model, and the reason to wait"""
         self._ended: dict[ModelSpec, str] = {}
+        """why the last worker of a model was ended"""
 
     def ask(self, source: Source, question: Question, owner: str, base: Question | None = None) -> str:
         """Request the losses of a masked model; the owner's earlier question is dropped unless it is the same.
 
         `owner` names a session and a place on a page; questions of other owners continue. `base` is the
         question it is compared with on the same text, the dense model by default. Returns the identity under
-        which `latest` has the answer; asking the same again is harmless and cheap. Raises SettingsError if the
+        which `latest` has the answer. Repeating a question does not repeat its measurement. Raises SettingsError if the
         study does not measure the text, there is no such method, or its model needs code that this server does
         not run, StoreError if the run lacks masks or statistics.
         """
@@ -262,16 +273,17 @@ class Client:
         base: Question | None = None,
         preview: bool = False,
     ) -> list[str]:
-        """Request the points of a curve, which are measured in turn, after all previews. See `ask`."""
+        """Request the points of a curve, which are measured in turn, after all previews; for the rest see `ask`."""
         require_trust(source.graph.study.trust_remote_code)
         pairs = [(question, base_question(source, question, base)) for question in questions]
-        sides = [(resolve(source, question), resolve(source, reference)) for question, reference in pairs]
-        return self._replace_questions(sides, owner, preview)
+        requests = [(resolve(source, question), resolve(source, reference)) for question, reference in pairs]
+        return self._replace_questions(requests, owner, preview)
 
     def read(self, source: Source, question: TokenQuestion, models: Sequence[Question], owner: str) -> str:
         """Request token losses, a continuation, or facts of a neuron; the owner's earlier request is dropped.
 
-        The text of `models` is not used, and facts of a neuron are of the dense model. Returns the identity under
+        Each of `models` gives the method and masks of a model; its text is not used. Facts of a neuron are those of the
+        dense model. Returns the identity under
         which `reading` has the answers; for errors see `ask`.
         """
         require_trust(source.graph.study.trust_remote_code)
@@ -287,9 +299,9 @@ class Client:
             entry = self._touch_entry(identity)
             if entry is None:
                 return None
-            sides = [self._answers.get(request.identity) for request in entry.requests]
-            count = max((len(side.losses) for side in sides if side is not None), default=0)
-            losses, base = (np.full(count, np.nan) if side is None else side.losses for side in sides)
+            answers = [self._answers.get(request.identity) for request in entry.requests]
+            count = max((len(answer.losses) for answer in answers if answer is not None), default=0)
+            losses, base = (np.full(count, np.nan) if answer is None else answer.losses for answer in answers)
             question = entry.requests[0].question
             return Answer(identity, question.method, question.text, entry.progress, losses, base, entry.problem)
 
@@ -346,7 +358,7 @@ class Client:
                     if not entry.owners and entry.progress == "open":
                         entry.progress = "dropped"
             for identity, requests in zip(identities, questions, strict=True):
-                # the newest come last
+                # removed and inserted again, so that the newest questions are last
                 entry = self._entries[identity] = self._entries.pop(identity, Entry(identity, requests))
                 entry.owners[owner], entry.last_viewed = preview, moment
                 for request in requests:
@@ -358,6 +370,7 @@ class Client:
         return identities
 
     def _touch_entry(self, identity: str) -> Entry | None:
+        """Return a question whose answer a page reads now; resume it if it was dropped."""
         entry, moment = self._entries.get(identity), time.monotonic()
         if entry is None:
             return None
@@ -368,6 +381,7 @@ class Client:
         return entry
 
     def _reopen_entry(self, entry: Entry, moment: float) -> None:
+        """Set the progress of a question: complete if nothing is missing, else open, unless it has failed just now."""
         if self._next_request(entry) is None:
             entry.progress, entry.problem = "complete", ""
         elif entry.progress != "failed" or moment >= entry.retry:
@@ -413,14 +427,17 @@ class Client:
         )
 
     def _entries_for(self, request: WorkerRequest) -> list[Entry]:
+        """Return the open questions that wait for a request; sessions can share it."""
         return [
             entry for entry in self._open_entries() if request.identity in (other.identity for other in entry.requests)
         ]
 
     def _reason_to_wait(self, model: ModelSpec) -> str:
+        """Return the reason why the worker of a model must not compute now; empty if it may."""
         return self._jobs.get(model, (0.0, "the job queue is being read"))[1]
 
     def _wake_thread(self) -> None:
+        """Start the thread if there is work for one, and interrupt the waiting of a running one."""
         if self._thread is None and self._open_entries():
             self._thread = threading.Thread(target=self._run, name="preview", daemon=True)
             self._thread.start()
@@ -445,13 +462,13 @@ class Client:
                     self._news.wait(_TICK)
                     self._news.clear()
             except Exception as error:
-                # pages show a sentence for any error, and the next question tries again
+                # the pages show a sentence for any error, and the next question starts a new worker
                 self._fail_entries(
                     self._open_entries(), f"live evaluation failed ({type(error).__name__}: {error}): try again"
                 )
 
     def _read_jobs(self) -> None:
-        """Find jobs that conflict with the loaded models. Reads files, so the lock is not held."""
+        """Update the reasons to wait from the job queue. Reads files, so the lock is not held."""
         moment = time.monotonic()
         with self._lock:
             models = {entry.model for entry in self._open_entries()}
@@ -478,7 +495,7 @@ class Client:
         """Compute one slice of a question, or load its model first."""
         try:
             if self._worker is None or self._worker.model != entry.model:
-                # a question that arrives while the model loads comes first afterwards
+                # only load: a newer question may have arrived when the model is loaded
                 self._load(entry.model)
             else:
                 self._extend_answer(entry, self._worker)
@@ -540,7 +557,7 @@ class Client:
         """End the worker if it runs, and store the reason for the pages."""
         worker = self._worker
         if worker is not None:
-            # the next one is not started before its memory is free
+            # waits until its memory is free, before another worker is started
             worker.end()
             model = worker.model
         with self._lock:
@@ -549,10 +566,11 @@ class Client:
             self._worker, self._loaded, self._report = None, False, None
 
 
-def _fit_state(done: int, total: int, words: str, pid: int) -> WorkerState:
-    unit = "step" if "scales" in words else "layer"
+def _fit_state(done: int, total: int, action: str, pid: int) -> WorkerState:
+    # scales are learned in steps, weights are fitted layer by layer
+    unit = "step" if "scales" in action else "layer"
     progress = f": {unit} {min(done + 1, total)} of {total}" if total > 1 else ""
-    return WorkerState("fitting", f"The worker is {words}{progress}", pid, min(done / max(total, 1), 1.0))
+    return WorkerState("fitting", f"The worker is {action}{progress}", pid, min(done / max(total, 1), 1.0))
 
 
 _CLIENT = Client()

@@ -1,4 +1,4 @@
-"""Questions to the live worker and its answers, which travel between the two processes. Needs no torch.
+"""Questions to the live worker and its answers, which are sent between app and worker. Needs no torch.
 
 There are four kinds: the perplexity of masks, the losses of a text, a continuation, and facts of one neuron.
 """
@@ -29,18 +29,18 @@ class Question:
     """A request for the losses of a model on the windows of a text."""
 
     text: str
-    """evaluation text, one of those of the study; empty if `role` says which text it is"""
+    """evaluation text of the study; empty if `role` names a calibration text"""
     method: str = "gprune"
     """method whose repairs apply, one of gprune.study.methods.METHODS; `dense` has no masks"""
     masks: PruningMasks | None = None
-    """units that are kept; None means those that the run has decided on for this method"""
+    """units that are kept; None stands for the run's masks of this method"""
     fitted: bool = True
-    """whether the weights that the run fitted to its masks are used, if these are the masks; False while a reader
-    varies masks, so that all values are comparable"""
+    """whether the weights that the run has fitted to its own masks are used, if `masks` are these masks; False while a
+    reader varies masks, so that no value includes a fit and all are comparable"""
     repair: RepairSettings | None = None
     """repair to fit to these masks instead of the run's own repair; None keeps the run's own repair, see `fitted`"""
     role: str = ""
-    """calibration text, primary, auxiliary or substitute, whose windows are the sequences that were drawn"""
+    """primary, auxiliary or substitute: the windows are the sequences that the run has drawn from this text"""
     neuron: tuple[int, int] | None = None
     """layer and index of a single neuron to silence in the dense model"""
 
@@ -78,7 +78,7 @@ class Neuron:
     role: str = ""
     """calibration text of the activations: primary, auxiliary or substitute; empty to ask for the promoted tokens"""
     passages: tuple[tuple[int, int, int], ...] = ()
-    """sequence, first and last token of each, from 0; empty for all of the text"""
+    """index of the sequence, and of its first and last token; empty for activations on the whole text"""
 
 
 TokenQuestion = Passage | Prompt | Neuron
@@ -104,19 +104,19 @@ class WindowLosses:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token as text. If several tokens share a character, the first of them has its text."""
+    """A token as text. If several tokens encode one character, the first has the text of the character."""
 
     text: str
-    """empty if an earlier token of the same characters has it"""
-    place: int = 1
-    """index among the tokens that share the text, from 1"""
-    of: int = 1
-    """number of tokens that share it"""
+    """empty for the further tokens of a character"""
+    number: int = 1
+    """position among the tokens of the character, from 1"""
+    count: int = 1
+    """number of tokens of the character"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenLosses:
-    """A passage as one model reads it."""
+    """The tokens of a passage, and the losses of one model."""
 
     pieces: tuple[Piece, ...]
     """the tokens, in order"""
@@ -124,7 +124,7 @@ class TokenLosses:
     """(tokens,) negative log-likelihood in nats; NaN for the first, which nothing precedes"""
     total: int
     """number of tokens of the passage; larger than the number of pieces if not all are read"""
-    places: int = 0
+    context_length: int = 0
     """context length of the model; 0 if it is unknown"""
 
 
@@ -145,7 +145,7 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassageActivations:
-    """Passages with the activations of a neuron, in the order of the question."""
+    """Passages with the activations of a neuron, in the order of `Neuron.passages`."""
 
     passages: tuple[tuple[Sequence[Piece], Array], ...]
     """tokens of each, and (tokens,) inputs of down_proj"""
@@ -166,7 +166,7 @@ class TextActivations:
 
     @property
     def complete(self) -> bool:
-        """True if all sequences that are to be read are read."""
+        """True if `goal` sequences are read."""
         return self.sequences >= self.goal
 
 
@@ -185,7 +185,7 @@ TokenAnswer = TokenLosses | Continuation | PassageActivations | TextActivations 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """Answers to a TokenQuestion so far, one for each model in the order of the question."""
+    """Answers to a TokenQuestion so far, one for each model in the order of the request."""
 
     progress: Progress
     """see Answer"""
@@ -197,10 +197,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """Losses so far, one for each window, NaN if it has not been measured.
+    """Losses of a question and of its base so far, one for each window; NaN if a window is not measured.
 
     Question and base are measured on the same windows in a fixed random order, so the first windows represent the
-    whole text. Only windows that both sides have are compared.
+    whole text. Only windows that are measured for both are compared.
     """
 
     identity: str
@@ -225,18 +225,18 @@ class Answer:
 
     @property
     def done(self) -> int:
-        """Number of windows that both sides have."""
+        """Number of windows that are measured for question and base."""
         return int(self._both.sum())
 
     @property
     def difference(self) -> Difference | None:
-        """Difference from the base over the windows measured for both; None before the first window."""
+        """Difference from the base over the windows measured for both; None if there is no such window."""
         both = self._both
         return over_windows(self.losses[both], self.base[both]) if both.any() else None
 
     @property
     def perplexity(self) -> float:
-        """Perplexity over the windows that both sides have; NaN before the first."""
+        """Perplexity over the windows measured for both; NaN if there is no such window."""
         return _perplexity(self.losses[self._both])
 
     @property
@@ -246,7 +246,7 @@ class Answer:
 
     @property
     def verdict(self) -> str:
-        """One phrase: `no measurable difference`, `perplexity 3.20% higher (± 0.80%)`, or too early."""
+        """One phrase: `no measurable difference`, `perplexity 3.20% higher (± 0.80%)`, or `too early to tell`."""
         return verdict(self.difference, self.done, self.windows)
 
     @property
@@ -273,7 +273,7 @@ class WorkerState:
 
 
 def verdict(difference: Difference | None, done: int, windows: int) -> str:
-    """Describe a difference over the windows measured so far, None before the first."""
+    """Describe a difference over the `done` windows measured so far; it is None before the first window."""
     if difference is None or (done < FEWEST_WINDOWS and done < windows):
         return f"too early to tell: {done} of {windows} windows" if windows else "too early to tell"
     if difference.close:

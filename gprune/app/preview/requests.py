@@ -30,7 +30,7 @@ DENSE = "dense"
 """the method that has no masks"""
 MOST_CHARACTERS = 200_000
 """maximum length of a typed passage; the rest is not sent"""
-Place = tuple[str, str]
+ResultKey = tuple[str, str]
 """kind and key of a result in the store"""
 
 
@@ -94,8 +94,8 @@ class Text:
     """digest of the evaluation text that the run read"""
     sampled: str = ""
     """key of the tokens of a text that the model has written"""
-    tokens: Place | None = None
-    """the sequences of a calibration text"""
+    tokens: ResultKey | None = None
+    """result with the sequences of a calibration text; None for an evaluation text"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,27 +104,30 @@ class Scaling:
 
     settings: ScaleSettings
     seed: int
-    texts: list[Place]
+    texts: list[ResultKey]
+    """results with the tokens of the calibration texts"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """Settings to fit weights to masks; `texts` are the places of their tokens."""
+    """Settings to fit weights to masks."""
 
     settings: RepairSettings
-    texts: list[Place]
+    texts: list[ResultKey]
+    """results with the tokens of the calibration texts"""
     batch: int
+    """sequences per forward pass"""
     scaling: Scaling | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pruning:
-    """Masks, the repairs of what they keep, and the results or the fit that these need."""
+    """Masks and their repairs, with the stored results or the fit that the repairs need."""
 
     masks: PruningMasks
     repairs: tuple[str, ...] = ()
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """places of the records that the repairs need, by parameter"""
+    """kind and key of the stored results that the repairs need, by parameter"""
     fit: Fit | None = None
     """settings to fit the parameter `weights` if no result has it"""
 
@@ -150,7 +153,7 @@ class WorkerRequest:
 
 
 def missing_model(name: str) -> ModelError:
-    """Return the error of a run whose model is gone."""
+    """Return the error that the model of a run is missing."""
     from gprune.models.identity import resolve
 
     folder = resolve(name)
@@ -164,7 +167,7 @@ def digest(*content: Any) -> str:
 
 def _to_plain(value: Any) -> Any:
     if isinstance(value, PruningMasks):
-        # its name and retention change no loss
+        # the name of the method and the retention do not affect a loss
         return [
             [mask.shape, hashlib.sha256(np.packbits(mask).tobytes()).hexdigest()] for mask in (value.ffn, value.heads)
         ]
@@ -175,14 +178,14 @@ def resolve(source: Source, question: Question) -> WorkerRequest:
     """Return the request of a question about a run; no model is loaded.
 
     Raises SettingsError if the study does not measure the text or there is no such method, StoreError
-    where the run lacks the masks or the results that are needed, or they are damaged.
+    if masks or results that are needed are missing or damaged.
     """
     text = drawn_text(source, question.role) if question.role else evaluation_text(source, question.text)
     pruning, is_own = resolve_pruning(source, question)
     stored = None
     if is_own and not question.role and (question.fitted or question.repair or not _is_fitted(source, question)):
         stored = _stored_losses(_apply_repair(source, question), question)
-    # the batch changes no loss
+    # the batch size does not affect a loss
     identity = digest(source.model, replace(text, batch=0), pruning)
     return WorkerRequest(identity, source.model, "losses", {"text": text, "pruning": pruning}, question, stored)
 
@@ -213,7 +216,7 @@ def resolve_tokens(source: Source, question: TokenQuestion, models: Sequence[Que
 
 
 def base_question(source: Source, question: Question, base: Question | None) -> Question:
-    """Return the question to compare with: `base`, by default the dense model, with the repairs of the question.
+    """Return the question to compare with: `base`, by default the dense model, with the same kind of repairs.
 
     Stored weights are fitted to the run's own masks. If the question has other masks and therefore no fitted
     weights, its base has none either, unless the question names a repair. Raises the errors of `resolve`.
@@ -250,9 +253,9 @@ def repair_of(study: Study, scaled: bool = False) -> RepairSettings:
 
 
 def scale_roles(source: Source) -> tuple[str, ...]:
-    """Return the calibration texts of live scales: those of the study that the run has drawn.
+    """Return the roles of the texts on which live scales are learned: those in the settings that the run has drawn.
 
-    The graph of `source` has a repair with scales.
+    The study of `source` must have a repair with scales.
     """
     tokens = {role: stages.tokens(source.graph, role) for role in source.graph.study.scales.roles}
     return tuple(role for role, stage in tokens.items() if source.results.holds(stage))
@@ -261,8 +264,8 @@ def scale_roles(source: Source) -> tuple[str, ...]:
 def evaluation_text(source: Source, text: str) -> Text:
     """Return an evaluation text of a run.
 
-    Raises SettingsError if the study does not measure it, StoreError if the run does not say what it
-    has read, or has not drawn it yet.
+    Raises SettingsError if the study does not measure it, StoreError if the run has not recorded its inputs, or has not
+    sampled the text yet.
     """
     evaluation, inputs = source.graph.study.evaluation, source.graph.inputs
     source.graph.require_known()
@@ -306,6 +309,7 @@ def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None,
 
 
 def _silence_neuron(shape: ModelShape, layer: int, neuron: int) -> PruningMasks:
+    """Return masks that remove a single neuron of the dense model."""
     if not (0 <= layer < shape.layers and 0 <= neuron < shape.neurons):
         raise SettingsError(f"the model has no neuron {neuron} in layer {layer}: choose another one")
     ffn = np.ones((shape.layers, shape.neurons), dtype=bool)
@@ -315,12 +319,14 @@ def _silence_neuron(shape: ModelShape, layer: int, neuron: int) -> PruningMasks:
 
 
 def _apply_repair(source: Source, question: Question) -> Source:
+    """Return the run with the repair of the question in its study, if the question has one."""
     if question.repair is None:
         return source
     return replace(source, graph=stages.with_repair(source.graph, asdict(question.repair)))
 
 
 def _is_fitted(source: Source, question: Question) -> bool:
+    """Return True if the run fits weights to the masks of the question's method."""
     return any(repair.fitted for repair in stages.applied_repairs(source.results, question.method))
 
 
@@ -345,9 +351,9 @@ def _prepare_fit(source: Source, method: str, masks: PruningMasks, is_own: bool)
     if settings.scaled:
         tokens = [_tokens_key(source, role) for role in scale_roles(source)]
         scaling = Scaling(graph.study.scales, graph.study.seed, tokens)
-    places = stages.resolve(weights.needs["texts"], lambda stage: _result_key(results, stage))
+    texts = stages.resolve(weights.needs["texts"], lambda stage: _result_key(results, stage))
     kind = cast(Any, settings.base)
-    return Pruning(masks, names, {}, Fit(replace(settings, kind=kind), places, graph.study.calibration.batch, scaling))
+    return Pruning(masks, names, {}, Fit(replace(settings, kind=kind), texts, graph.study.calibration.batch, scaling))
 
 
 def _masks(source: Source, question: Question) -> tuple[PruningMasks | None, bool]:
@@ -377,18 +383,19 @@ def _repairs(source: Source, method: str, fitted: bool) -> tuple[tuple[str, ...]
     return tuple(repair.name for repair in repairs), inputs
 
 
-def _tokens_key(source: Source, role: str) -> Place:
+def _tokens_key(source: Source, role: str) -> ResultKey:
     source.graph.require_known()
     return _result_key(source.results, stages.tokens(source.graph, role))
 
 
-def _result_key(results: Results, stage: stages.Stage[Any]) -> Place:
-    """Return kind and key of a result. Raises StoreError if it is missing, so that no process starts in vain."""
+def _result_key(results: Results, stage: stages.Stage[Any]) -> ResultKey:
+    """Return kind and key of a result. Raises StoreError if it is missing, before a worker is started."""
     results.record(stage)
     return stage.kind, stage.key
 
 
 def _stored_losses(source: Source, question: Question) -> WindowLosses | None:
+    """Return the losses that the run has measured, or None."""
     if not source.results.has(stages.perplexity, question.method, question.text):
         return None
     losses = source.results.get(stages.perplexity, question.method, question.text).losses

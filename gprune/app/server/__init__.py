@@ -11,6 +11,7 @@ from gprune.system.errors import SettingsError
 COMMAND = "python -m gprune app"
 """command that starts the app"""
 TRUST_OPTION = "--trust-remote-code"
+"""option that allows the code of models"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class ServerOptions:
 
 
 _options: list[ServerOptions] = []
+"""the stored options, or empty"""
 
 
 def store_options(options: ServerOptions) -> None:
@@ -40,9 +42,9 @@ def trusts_code() -> bool:
     return options is not None and options.trust_remote_code
 
 
-def require_trust(wants_trust: bool) -> None:
-    """Raise SettingsError if a study trusts remote code and the server does not."""
-    if wants_trust and not trusts_code():
+def require_trust(needs_code: bool) -> None:
+    """Raise SettingsError if a study runs code of its model and the server does not allow it."""
+    if needs_code and not trusts_code():
         raise SettingsError(
             "trust_remote_code is on, but this server runs no code that comes with a model: start it as "
             f"{COMMAND} {TRUST_OPTION}, or run the study with python -m gprune run"

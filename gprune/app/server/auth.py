@@ -1,7 +1,7 @@
-"""Authentication of the server: a request needs a known host, the same origin and the cookie of the token.
+"""Authentication of the server: a request needs a known host, the same origin and the cookie of the session.
 
-ASGI middleware, so that it sees requests for a WebSocket as well as every HTTP request. A request passes if
-its host is this server, its origin is one of the server's pages, and it has the cookie that the token sets.
+The guard is ASGI middleware, so that it checks WebSockets as well as HTTP requests. A request passes if its host is one
+of the server's names, it comes from a page of the server, and it has the cookie that the token is exchanged for.
 """
 
 import hmac
@@ -19,9 +19,9 @@ from gprune.app.server.endpoint import TOKEN, Keys, Names
 
 WRONG = "This token is not valid: the server creates a new one at every start."
 UNKNOWN = "The server has restarted.\nReload this page and enter the token\nthat the server has printed."
-"""shown by a page that was open during a restart; the page cuts long lines"""
+"""shown by a page that was open while the server restarted; the page cuts long lines, so these are short"""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'"
-"""what the pages of this module may load: nothing but their own style"""
+"""content security policy of the pages of this module, which load nothing but their own style"""
 NO_FRAMES = "frame-ancestors 'none'"
 """content security policy that is added to every response"""
 HEADERS = {
@@ -53,26 +53,26 @@ class Request(HTTPConnection):
 
     @property
     def reads(self) -> bool:
-        """True for a safe HTTP method such as GET, False for a WebSocket."""
+        """True for the HTTP methods that only read, GET and HEAD; False for a WebSocket."""
         return self.scope.get("method") in ("GET", "HEAD")
 
     @property
     def navigates(self) -> bool:
-        """True if the browser navigates to a page, not for a frame, image or script."""
+        """True if the browser opens a page in a tab; False for a frame, image or script."""
         mode, destination = self.header("sec-fetch-mode"), self.header("sec-fetch-dest")
         if mode is None:
-            # browsers send this header only to addresses that they consider secure: https and this machine
+            # browsers send these headers only to https and to this machine
             return self.reads and "text/html" in (self.header("accept") or "")
         return self.reads and mode == "navigate" and destination == "document"
 
     @property
     def foreign(self) -> bool:
-        """True if the browser reports another origin, even on the same machine."""
+        """True if the browser reports that a page of another origin sent the request, even one on the same machine."""
         return self.header("sec-fetch-site") not in (None, "none", "same-origin")
 
     @property
     def token(self) -> str | None:
-        """Token in the address, or None. A full address that contains the token is accepted too."""
+        """Token in the address, or None. A full address that was pasted as the token is accepted too."""
         tokens = self.query_params.getlist(TOKEN) if self.reads else []
         if not tokens:
             return None
@@ -80,7 +80,7 @@ class Request(HTTPConnection):
 
     @property
     def path(self) -> str:
-        """Path from its first slash, so that no part of it can be read as a host."""
+        """Path, which starts with a slash, so that no part of it can be read as a host."""
         path = quote(self.scope["path"])
         return path if path.startswith("/") else "/"
 
@@ -110,7 +110,7 @@ started, after <code>token=</code>. You can also paste the whole address.</p>{al
 def reload_page(address: str) -> str:
     """Return a page that opens an address again, from this server's own page.
 
-    Browsers omit the cookie if a foreign page linked here, and send it if this page does.
+    Browsers omit the cookie if a page of another site linked here, and send it if this page does.
     """
     again = f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
     return _wrap_page(f'<p><a href="{escape(address)}">Open GPrune Studio</a></p>', again)
@@ -156,8 +156,8 @@ class Guard:
         cookie = request.cookies.get(cookie_name(host))
         is_known = cookie is not None and _is_same(cookie, self._keys.session)
         if request.token is not None:
-            right = is_known or _is_same(request.token, self._keys.token)
-            return _redirect_with_cookie(request, origin, self._keys.session if right else _NO_SESSION)
+            is_valid = is_known or _is_same(request.token, self._keys.token)
+            return _redirect_with_cookie(request, origin, self._keys.session if is_valid else _NO_SESSION)
         if is_known:
             return None
         if request.navigates:
@@ -167,9 +167,9 @@ class Guard:
 
 
 def _redirect_with_cookie(request: Request, origin: str, session: str) -> Response:
-    """Redirect to the address without the token, and set the cookie."""
+    """Redirect to the address without the token, and set the cookie; `session` is its value."""
     response = RedirectResponse(origin + request.address_without_token, 303, {"cache-control": "no-store"})
-    # a link with a wrong token on a foreign page must not replace a valid cookie
+    # a link with a wrong token on a page of another site must not replace a valid cookie
     if session != _NO_SESSION or not request.foreign:
         name, secure = cookie_name(str(request.header("host"))), origin.startswith("https:")
         response.set_cookie(name, session, secure=secure, httponly=True, samesite="strict")
@@ -186,7 +186,7 @@ def cookie_name(host: str) -> str:
 
 
 def _is_from_own_page(request: Request, origin: str) -> bool:
-    """Return True if only the app's own pages, or a person, can have sent the request."""
+    """Return True if one of the app's own pages, or a person who opened an address, has sent the request."""
     sent = request.header("origin")
     if sent != origin and not (sent is None and request.reads):
         return False
@@ -194,10 +194,10 @@ def _is_from_own_page(request: Request, origin: str) -> bool:
 
 
 def _ask_for_token(request: Request, origin: str, problem: str) -> Response:
-    """Return the token form or, after a link on another site, a page that opens the same address again.
+    """Return the token form or, after a click on a link of another site, a page that opens the same address again.
 
     Browsers omit the cookie (SameSite=Strict) after such a link, and send it after a reload by a page of this server.
-    `problem` says why a cookie that was sent is wrong; then only the form helps.
+    `problem` says that the browser sent a wrong cookie; a reload would send it again, so the form is returned.
     """
     headers = {"cache-control": "no-store", "content-security-policy": POLICY}
     if request.header("sec-fetch-site") == "cross-site" and not problem:
@@ -207,4 +207,5 @@ def _ask_for_token(request: Request, origin: str, problem: str) -> Response:
 
 
 def _is_same(value: str, secret: str) -> bool:
+    """Compare a value with a secret in a time that does not depend on their common prefix."""
     return hmac.compare_digest(value.encode("utf-8", "surrogatepass"), secret.encode())

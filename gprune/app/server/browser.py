@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
 
-SECONDS = 60.0
-"""seconds after which the file that redirects to the app is deleted; a browser needs a few to start"""
+FILE_SECONDS = 60.0
+"""time after which the file that redirects to the app is deleted; a browser starts within seconds"""
 
 
 def can_open_browser() -> bool:
@@ -28,8 +28,8 @@ def can_open_browser() -> bool:
 def open_in_browser(address: str, folder: Path, show: Callable[[str], object] = webbrowser.open) -> Iterator[None]:
     """Open an address in the browser without putting it into the browser's arguments.
 
-    Every user of the machine can read the arguments of a running browser. The argument is therefore a file in
-    `folder`, which only this user and a confined browser can read, and the file redirects to the address.
+    Every user of the machine can read the arguments of a running browser. The argument is therefore a file, which
+    only this user can read and which redirects to the address. It is in `folder`, which a sandboxed browser can read.
     """
     try:
         handle, name = tempfile.mkstemp(prefix="open-", suffix=".html", dir=folder)
@@ -43,7 +43,7 @@ def open_in_browser(address: str, folder: Path, show: Callable[[str], object] = 
             f'<title>GPrune Studio</title><a href="{escape(address)}">Open GPrune Studio</a>\n'
         )
     path = Path(name)
-    remover = threading.Timer(SECONDS, path.unlink, kwargs={"missing_ok": True})
+    remover = threading.Timer(FILE_SECONDS, path.unlink, kwargs={"missing_ok": True})
     remover.daemon = True
     remover.start()
     try:

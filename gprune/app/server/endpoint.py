@@ -14,13 +14,15 @@ from gprune.system.errors import SettingsError
 TOKEN = "token"
 """name of the token in an address"""
 _BYTES = 32
-"""random bytes in each secret: 2**256 values are too many to try"""
+"""number of random bytes of each secret: 2**256 values are too many to try"""
 LOOPBACK = ("127.0.0.1", "localhost")
+"""names of this machine that other machines cannot reach"""
 EVERYWHERE = ("0.0.0.0", "::")
-"""addresses that mean every network of the machine"""
+"""addresses that stand for every network of the machine"""
 _PORTS = {"http": 80, "https": 443}
+"""default ports by scheme"""
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]")
-_MOST = 65535
+_HIGHEST_PORT = 65535
 UNSAFE = (
     "warning: this server listens on a network without TLS, so anyone who can read the traffic gets the token: "
     "an SSH tunnel or a proxy with TLS is safer"
@@ -46,7 +48,7 @@ class Names:
     opened: str
     """origin that a browser on this machine opens"""
     public: tuple[str, ...]
-    """further origins that were given, such as the other end of a tunnel"""
+    """origins of --public-address, such as the other end of a tunnel"""
 
     @property
     def hosts(self) -> list[str]:
@@ -74,7 +76,7 @@ def names(address: str, port: int, public: Iterable[str] = ()) -> Names:
 
 
 def bracket_address(address: str) -> str:
-    """Return an IPv6 address in brackets, and any other in lower case, so that `:PORT` can follow."""
+    """Return an IPv6 address in brackets, so that `:PORT` can follow, and any other address in lower case."""
     return f"[{address}]" if ":" in address else address.lower()
 
 
@@ -84,7 +86,7 @@ def _join_origin(scheme: str, host: str, port: int) -> str:
 
 
 def _read_origin(public: str, port: int) -> str:
-    """Return the origin of a typed address; without a port it gets 443 for https, else the server's port."""
+    """Return the origin of a typed address; the default port is 443 for https, else the server's port."""
     problem = SettingsError(
         f"{public!r} is no address: give NAME, NAME:PORT or https://NAME, for example --public-address localhost:9000"
     )
@@ -95,14 +97,14 @@ def _read_origin(public: str, port: int) -> str:
     except ValueError as error:
         raise problem from error
     host = bracket_address(parts.hostname or "")
-    alone = not (parts.path or parts.query or parts.fragment or parts.username)
-    if parts.scheme not in _PORTS or not alone or not _HOST.fullmatch(host):
+    is_host_only = not (parts.path or parts.query or parts.fragment or parts.username)
+    if parts.scheme not in _PORTS or not is_host_only or not _HOST.fullmatch(host):
         raise problem
     return _join_origin(parts.scheme, host, typed_port or (443 if parts.scheme == "https" else port))
 
 
 def _hosts(origin: str) -> list[str]:
-    """Return the values of the header Host that name an origin."""
+    """Return the values of the header Host for an origin: with and without the default port of its scheme."""
     scheme, _, host = origin.partition("://")
     return [host] if urlsplit(origin).port else [host, f"{host}:{_PORTS[scheme]}"]
 
@@ -146,10 +148,10 @@ class Endpoint:
         """Return the SSH commands that forward the app's port to another machine."""
         public = [urlsplit(origin) for origin in self.names.public]
         ports = [origin.port or 80 for origin in public if origin.hostname in LOOPBACK and origin.scheme == "http"]
-        reached = urlsplit(self.names.opened).hostname in (*LOOPBACK, "::1")
-        host = "localhost" if reached else bracket_address(self.address)
-        who = f"{getpass.getuser()}@{socket.gethostname()}"
-        return [f"ssh -L {port}:{host}:{self.port} {who}" for port in ports or [self.port]]
+        is_local = urlsplit(self.names.opened).hostname in (*LOOPBACK, "::1")
+        host = "localhost" if is_local else bracket_address(self.address)
+        login = f"{getpass.getuser()}@{socket.gethostname()}"
+        return [f"ssh -L {port}:{host}:{self.port} {login}" for port in ports or [self.port]]
 
 
 def find_endpoint(address: str, port: int, public: Sequence[str] = ()) -> Endpoint:
@@ -157,8 +159,8 @@ def find_endpoint(address: str, port: int, public: Sequence[str] = ()) -> Endpoi
 
     Raises SettingsError if the server cannot listen there, or an address is not valid.
     """
-    if not 0 <= port <= _MOST:
-        raise SettingsError(f"port must be from 0 to {_MOST}, where 0 takes a free one (got {port})")
+    if not 0 <= port <= _HIGHEST_PORT:
+        raise SettingsError(f"port must be from 0 to {_HIGHEST_PORT}, where 0 takes a free one (got {port})")
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -46,7 +46,7 @@ def serve(endpoint: Endpoint, options: ServerOptions, while_listening: AbstractC
     store_options(options)
     # Streamlit looks for its settings next to the script, and adds this folder to the import path
     sys.argv = [str(SCRIPT)]
-    # an open page without a valid cookie retries every second
+    # an open page without a valid cookie reconnects every second: do not log each refusal
     logging.getLogger("uvicorn.error").addFilter(
         lambda record: record.levelno >= logging.WARNING and record.msg != _REFUSED
     )
@@ -82,7 +82,7 @@ def _reserve_addresses() -> None:
     import streamlit as st
 
     def empty_page() -> None:
-        """Stand for a page; draws nothing."""
+        """Draw nothing, in place of a page."""
 
     # Streamlit would print a warning about the missing session
     logger = logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context")

@@ -1,10 +1,10 @@
-"""The address: values of the pages outside all widgets, mirrored into the query, and the way from place to place.
+"""The address: values of the pages, stored outside the widgets and mirrored into the query, and links between places.
 
-Widgets, lines and presets are views of these values. A value changes when a person changes a view of it, or
-when the address changes by itself (a link that was opened, the browser's Back). Afterwards the address has each value
-that the page has read and that is not the default, so a copied address shows the same view. Streamlit's own
-`bind="query-params"` does less: a change replaces the entry of the browser's history, a key has only one widget,
-and a value that cannot be used is dropped silently.
+A place is a tab of a page, or a page without tabs. Widgets, lines and presets are views of these values. A value
+changes when a person changes a view of it, or when the address changes by itself (a link that was opened, the browser's
+Back). Afterwards the address has each value that the page has read and that is not the default, so a copied address
+shows the same view. Streamlit's own `bind="query-params"` does less: a change replaces the entry of the browser's
+history, a key has only one widget, and a value that cannot be used is dropped silently.
 """
 
 import math
@@ -27,15 +27,17 @@ Options = Mapping[str, str] | Sequence[str]
 RUN, COMPARED = "run", "cp_runs"
 """keys in the address: the run that is shown, and those that Compare shows"""
 SHARED = (RUN, *KEYS)
-"""keys that go with the reader from place to place"""
+"""keys whose values every link passes on"""
 ALWAYS = (RUN, "jobs_job")
 """keys that are written even with their default value: another reader may have a newer run or job"""
 EDIT = "Edit settings and restart"
-"""label of the button that leads to the launch form where a run has failed"""
-_SENT = "to_launch_study"
-_LONGEST = 80
-"""characters of a value that a sentence repeats"""
+"""label of the button that opens the launch form with the settings of a failed run"""
+_LAUNCH = "to_launch_study"
+"""session key: the arguments of `to_launch`"""
+_QUOTED_CHARACTERS = 80
+"""maximum number of characters of a value that a warning quotes"""
 _MOST_OPTIONS = 8
+"""maximum number of options that a warning lists"""
 
 
 @dataclass(slots=True)
@@ -51,7 +53,7 @@ class AddressState:
     warnings: dict[str, str] = field(default_factory=dict)
     """a sentence for each value of the address that cannot be used, by key"""
     defaults: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """the default of each value that a page read when it was last drawn, by page and key"""
+    """the default of each value that a place read when it was last drawn, by place and key"""
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     """labels of the options of each list when it was last drawn, by widget"""
     is_drawing_page: bool = False
@@ -59,11 +61,11 @@ class AddressState:
     was_interrupted: bool = False
     """the last drawing of the page stopped before its end, so the address lacks values"""
     ignored_query: dict[str, list[str]] | None = None
-    """the address that the browser sent before it knew of a changed value; any other one is a choice of the reader"""
-    page: str = ""
-    """name of the place that is drawn"""
+    """an address that lacks the latest changes; any other address that the browser sends is the reader's choice"""
+    place: str = ""
+    """the place that is drawn"""
     url: str = ""
-    """the page that it is on"""
+    """URL of its page"""
     must_resend: bool = False
     """write the address even if it is unchanged: the browser does not follow a link to its current page"""
     last_places: dict[str, str] = field(default_factory=dict)
@@ -71,9 +73,9 @@ class AddressState:
     changes: dict[str, Callable[[], object]] = field(default_factory=dict)
     """changes by widgets that are not redrawn yet, by widget"""
 
-    def note(self, key: str, value: T, default: Any) -> T:
-        """Record a value that a page has read; inside a fragment, write the address at once."""
-        self.defaults.setdefault(self.page, {})[key] = default
+    def record_default(self, key: str, value: T, default: Any) -> T:
+        """Record that a page has read a value with this default; in a fragment, write the address. Return the value."""
+        self.defaults.setdefault(self.place, {})[key] = default
         if not self.is_drawing_page:
             self.write()
         return value
@@ -88,14 +90,15 @@ class AddressState:
         return {key: texts for key, texts in lists.items() if texts}
 
     def write(self) -> None:
-        """Write the values that the page has read into the address if they differ."""
-        self.last_query = self.query(self.defaults.get(self.page, {}))
+        """Write the values that the page has read into the address, if the address differs."""
+        self.last_query = self.query(self.defaults.get(self.place, {}))
         if self.last_query != _sent_query() or self.must_resend:
             self.must_resend = False
             st.query_params.from_dict(self.last_query)
 
 
 def _sent_query() -> dict[str, list[str]]:
+    """Return the query that the browser sent, or the one that was written since, by key."""
     return {key: st.query_params.get_all(key) for key in st.query_params}
 
 
@@ -121,13 +124,13 @@ def open_place(page: str, places: Sequence[str]) -> str:
 
     Args:
         page: the last part of the page's address.
-        places: those of its tabs; the first is the default.
+        places: the places of the page; the first is the default.
     """
     state, requested = current_state(), st.query_params.get_all(TAB)
     if state.ignored_query == _sent_query() and page == state.url:
         requested = state.last_query.get(TAB, [])
     if page != state.url:
-        # a link says which tab it leads to
+        # a link names its tab, so the last tab of the page that was left does not count
         state.url, state.last_query = page, {key: texts for key, texts in state.last_query.items() if key != TAB}
         state.values.pop(TAB, None)
     elif requested != state.last_query.get(TAB, []):
@@ -138,21 +141,22 @@ def open_place(page: str, places: Sequence[str]) -> str:
         candidates = requested
     else:
         candidates = state.unread.get(TAB) or [str(state.values.get(TAB))]
+    # if the address has several tabs, the last one counts
     return next((place for place in candidates[-1:] if place in places), places[0])
 
 
-def read_address(page: str) -> None:
-    """Read the values that the address holds for a page, before the page is drawn."""
+def read_address(place: str) -> None:
+    """Read the values that the address has for a place, before the place is drawn."""
     apply_changes()
     state = current_state()
-    if state.ignored_query == _sent_query() and page == state.page:
+    if state.ignored_query == _sent_query() and place == state.place:
         state.last_query = _sent_query()
-    elif page != state.page:
-        state.page, state.warnings = page, {}
-        # a link may lack keys; a key that the address never had on this page was not removed by the reader
+    elif place != state.place:
+        state.place, state.warnings = place, {}
+        # the link to this place may lack keys, which the reader has not removed
         state.last_query = {key: texts for key, texts in state.last_query.items() if key in st.query_params}
     else:
-        # Back to a view in which something was not chosen yet
+        # the reader went back to an address without these keys: their values become the defaults
         for key in [key for key in state.last_query if key not in st.query_params]:
             del state.last_query[key]
             state.values.pop(key, None)
@@ -161,15 +165,15 @@ def read_address(page: str) -> None:
         if texts != state.last_query.get(key):
             state.last_query[key] = state.unread[key] = texts
             state.values.pop(key, None)
-    state.defaults[page], state.is_drawing_page, state.was_interrupted = {}, True, False
-    if page in PAGE_OF:
-        state.last_places[PAGE_OF[page].url] = page
+    state.defaults[place], state.is_drawing_page, state.was_interrupted = {}, True, False
+    if place in PAGE_OF:
+        state.last_places[PAGE_OF[place].url] = place
 
 
 @contextmanager
-def drawing_page(page: str) -> Iterator[None]:
-    """Read the address for the page that the block draws, and note if the block ends before `write_address`."""
-    read_address(page)
+def drawing_page(place: str) -> Iterator[None]:
+    """Read the address for the place that the block draws, and record if the block ends before `write_address`."""
+    read_address(place)
     # get the state first: the session is not available after an interruption
     state = current_state()
     try:
@@ -213,13 +217,13 @@ def ignore_sent_address() -> None:
     current_state().ignored_query = _sent_query()
 
 
-def current_page() -> str:
+def current_place() -> str:
     """Return the place that is drawn."""
-    return current_state().page
+    return current_state().place
 
 
 def in_fragment() -> bool:
-    """Return True if only a part of the page is being drawn."""
+    """Return True if only a fragment of the page is being drawn."""
     return not current_state().is_drawing_page
 
 
@@ -240,10 +244,10 @@ def apply_changes() -> None:
 
 
 def fragment(draw: Callable[..., None], every: float | None = None) -> Callable[..., None]:
-    """Return a part of a page that is redrawn alone, and every `every` seconds if given."""
+    """Return `draw` as a Streamlit fragment, which is redrawn alone, and every `every` seconds if given."""
 
     @wraps(draw)
-    def draw_part(*arguments: Any) -> None:
+    def draw_fragment(*arguments: Any) -> None:
         try:
             draw(*arguments)
         finally:
@@ -251,7 +255,7 @@ def fragment(draw: Callable[..., None], every: float | None = None) -> Callable[
                 # widgets outside the fragment have not changed
                 current_state().changes.clear()
 
-    return st.fragment(draw_part, run_every=every)
+    return st.fragment(draw_fragment, run_every=every)
 
 
 def read_number(key: str, default: float, low: float, high: float) -> float:
@@ -294,10 +298,11 @@ def read_list(key: str, options: Options, default: Iterable[str]) -> list[str]:
         state.values[key] = chosen
         if unknown := [name for name in names if name not in options]:
             state.warnings[key] = _describe_fault(key, ", ".join(unknown), _join_options(options))
-    return state.note(key, chosen, list(default))
+    return state.record_default(key, chosen, list(default))
 
 
 def _read(key: str, default: T, parse: Callable[[Any], T], rule: str) -> T:
+    """Return the value of a key, or its default; warn of a text in the address that `parse` rejects, citing `rule`."""
     state = current_state()
     texts = state.unread.pop(key, None)
     if texts is not None:
@@ -306,8 +311,8 @@ def _read(key: str, default: T, parse: Callable[[Any], T], rule: str) -> T:
             state.values[key] = parse(last)
             state.warnings.pop(key, None)
             if len(set(texts)) > 1:
-                words = f'The address has {key} {len(texts)} times. The last, "{last[:_LONGEST]}", is used.'
-                state.warnings[key] = escape_error(words)
+                warning = f'The address has {key} {len(texts)} times. The last, "{last[:_QUOTED_CHARACTERS]}", is used.'
+                state.warnings[key] = escape_error(warning)
         except (ValueError, OverflowError):
             state.warnings[key] = _describe_fault(key, last, rule)
     try:
@@ -315,11 +320,11 @@ def _read(key: str, default: T, parse: Callable[[Any], T], rule: str) -> T:
         value = parse(state.values[key]) if state.values.get(key) is not None else default
     except (ValueError, OverflowError):
         value = default
-    return state.note(key, value, default)
+    return state.record_default(key, value, default)
 
 
 def _describe_fault(key: str, value: str, rule: str) -> str:
-    return escape_error(f'Unknown {key} "{value[:_LONGEST]}". Use {rule}.')
+    return escape_error(f'Unknown {key} "{value[:_QUOTED_CHARACTERS]}". Use {rule}.')
 
 
 def _join_options(options: Iterable[str]) -> str:
@@ -346,7 +351,7 @@ def _parse_flag(value: Any) -> bool:
 
 
 def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
-    """Draw a slider for a number, of the type of its default (int or float)."""
+    """Draw a slider for a number; the number has the type of its default, int or float."""
     widget: Any = st.slider
     bound = _bind(key, "slider", lambda: _read_any_number(key, default, low, high))
     return cast(T, widget(label, low, high, step=step, **bound, **options))
@@ -398,11 +403,11 @@ def text_field(label: str, key: str, longest: int, **options: Any) -> str:
 
 def tabs(choices: Mapping[str, str], key: str, default: str) -> dict[str, Any]:
     """Draw tabs; return their containers by name, each with a flag for whether it is open."""
-    widget, label_shown = f"{key}_tabs", choices[read_option(key, choices, default)]
-    if st.session_state.get(widget) != label_shown:
-        st.session_state[widget] = label_shown
+    widget, open_label = f"{key}_tabs", choices[read_option(key, choices, default)]
+    if st.session_state.get(widget) != open_label:
+        st.session_state[widget] = open_label
     names = {label: name for name, label in choices.items()}
-    containers = st.tabs(list(names), key=widget, on_change=_take, args=(key, widget, names))
+    containers = st.tabs(list(names), key=widget, on_change=_store_change, args=(key, widget, names))
     return dict(zip(choices, containers, strict=True))
 
 
@@ -411,24 +416,25 @@ def _read_any_number(key: str, default: Any, low: Any, high: Any) -> Any:
 
 
 def _bind(key: str, kind: str, read: Callable[[], Any], choices: Options | None = None) -> dict[str, Any]:
-    """Set a widget to the value of a key and return its options; option labels may have changed."""
+    """Set a widget to the value of a key; return the keyword arguments that connect the widget with the key."""
     widget, labels = f"{key}_{kind}", dict(choices) if isinstance(choices, Mapping) else {}
     state = current_state()
     if widget in state.changes:
         state.changes.pop(widget)()
     value = read()
-    before, state.labels[widget] = state.labels.get(widget, {}), labels
-    # the browser identifies an option by the label that it had when last drawn
-    renamed = any(labels.get(name, label) != label for name, label in before.items())
-    if renamed or st.session_state.get(widget) != value or widget not in st.session_state:
+    last_labels, state.labels[widget] = state.labels.get(widget, {}), labels
+    # the browser identifies an option by its label, so a widget with changed labels is set again
+    are_changed = any(labels.get(name, label) != label for name, label in last_labels.items())
+    if are_changed or st.session_state.get(widget) != value or widget not in st.session_state:
         st.session_state[widget] = value
-    bound: dict[str, Any] = {"key": widget, "on_change": _take, "args": (key, widget)}
+    bound: dict[str, Any] = {"key": widget, "on_change": _store_change, "args": (key, widget)}
     if choices is None:
         return bound
     return bound | {"format_func": choices.__getitem__ if isinstance(choices, Mapping) else str}
 
 
-def _take(key: str, widget: str, names: Mapping[str, str] | None = None) -> None:
+def _store_change(key: str, widget: str, names: Mapping[str, str] | None = None) -> None:
+    """Set a key to the new value of its widget; `names` has the values by label for a widget that shows labels."""
     value = st.session_state.get(widget)
     if value is not None:
         defer_change(widget, lambda: set_value(key, value if names is None else names.get(value, "")))
@@ -445,27 +451,27 @@ def show(places: Mapping[str, Callable[[], None]]) -> None:
     if len(labels) == 1:
         places[first]()
         return
-    containers, place = tabs(labels, TAB, first), current_page()
+    containers, place = tabs(labels, TAB, first), current_place()
     with containers[place]:
         places[place]()
 
 
 def link_query(place: str, shared: Iterable[str] = SHARED) -> dict[str, list[str]]:
-    """Return the query of a link to another place: the values it was left with, and the shared keys."""
+    """Return the query of a link to another place: its values when it was last drawn, and the shared keys."""
     state = current_state()
-    defaults = {key: default for key, default in state.defaults.get(state.page, {}).items() if key in set(shared)}
+    defaults = {key: default for key, default in state.defaults.get(state.place, {}).items() if key in set(shared)}
     query = state.query(state.defaults.get(place, {}) | defaults)
     query.pop(TAB, None)
     return query | {key: [value] for key, value in page_names.tab(place).items()}
 
 
 def last_place(page: page_names.Page) -> str:
-    """Return the place of a page that was shown last, by default its first."""
-    return current_state().last_places.get(page.url, page_names.first(page.url))
+    """Return the place of a page that was shown last; its first place if none was shown."""
+    return current_state().last_places.get(page.url, page_names.first_place(page.url))
 
 
 def link(place: str, label: str, icon: str | None = None, run: str = "", **look: Any) -> None:
-    """Draw a link to a place with the values it was left with and the shared keys, optionally for another run."""
+    """Draw a link to a place with the query of `link_query`, optionally for another run."""
     query = link_query(place) | ({RUN: run} if run else {})
     st.page_link(PAGE_OF[place].file, label=label, icon=icon, query_params=query or None, **look)
 
@@ -483,11 +489,11 @@ def compare_runs(names: Iterable[str]) -> None:
 
 def to_launch(study: Study, source: str) -> None:
     """Open the launch form with a study's settings; `source` begins the form's sentence on their origin."""
-    st.session_state[_SENT] = study, source
+    st.session_state[_LAUNCH] = study, source
     open_page("launch")
 
 
 def sent_to_launch() -> tuple[Study, str] | None:
     """Return the arguments of the last `to_launch` and forget them; None if there are none."""
-    sent: tuple[Study, str] | None = st.session_state.pop(_SENT, None)
-    return sent
+    arguments: tuple[Study, str] | None = st.session_state.pop(_LAUNCH, None)
+    return arguments

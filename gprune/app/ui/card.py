@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from gprune.analysis.published import Published
 
 _MOST_TERMS = 5
-_UNUSED_TOOLS = ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]
+"""maximum number of glossary terms in the popover *How to read*"""
+_REMOVED_TOOLS = ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]
+"""buttons that are removed from Plotly's toolbar; a figure with selectable regions keeps the first two"""
 
 
 class Card:
-    """An open card, as a page uses it."""
+    """A card that a page fills with figures or a table."""
 
     def __init__(self, key: str, title: str, run: Run | None) -> None:
         """Draw the frame; `set_title` replaces `title`, and `key` is the prefix of the widgets' keys."""
@@ -40,7 +42,7 @@ class Card:
         """name of the card's figure, even if it cannot be drawn"""
         self._figures: list[go.Figure] = []
         self._table: Callable[[], pd.DataFrame] | None = None
-        self._as_read: Callable[[], pd.DataFrame] | None = None
+        self._printed_table: Callable[[], pd.DataFrame] | None = None
         with st.container(horizontal=True, vertical_alignment="top", gap="small"):
             self._heading = st.container(width="stretch").empty()
             self._copies = st.container(width="content", horizontal=True, gap="small")
@@ -53,7 +55,7 @@ class Card:
 
     def draw_copy_buttons(self) -> None:
         """Draw the buttons that export the card for a paper and as Python code."""
-        content = Content(self._title, self._file_name(), self._figures, self._table, self._as_read)
+        content = CardContent(self._title, self._file_name(), self._figures, self._table, self._printed_table)
         with self._copies:
             draw_export_button(self.key, content)
         if self.run is None:
@@ -68,15 +70,15 @@ class Card:
             st.code(python, language="python", wrap_lines=True)
 
     def set_printed_table(self, table: Callable[[], pd.DataFrame]) -> None:
-        """Set the layout of the table for LaTeX, if it differs from that of the CSV."""
-        self._as_read = table
+        """Set the function that builds the table for LaTeX, if its layout differs from that of the CSV."""
+        self._printed_table = table
 
     def set_figure(self, figure: str) -> None:
         """Set the name of the card's figure."""
         self._figure = figure
 
     def note_panel(self, panel: Panel) -> None:
-        """Add the code of a figure that `show` does not draw to the card's Python code."""
+        """Add the call that reproduces a panel to the card's Python code; `show` does this for its panels."""
         if panel.code is not None:
             self._calls.append(panel.code)
 
@@ -92,8 +94,8 @@ class Card:
         """Draw a panel under its title; the table is built on request.
 
         `on_point` receives the clicked mark as a dictionary of Plotly, `on_region` the list of marks in a box or
-        lasso, which may be empty. `switch` adds a switch that shows the table. `narrow` is for a card of a third of
-        the page: the tools are below the caption, without the switch.
+        lasso, which may be empty. `switch` adds a switch that shows the table. `narrow` is for a card that
+        is a third of the page wide: the tools are below the caption, without the switch.
         """
         if panel.title:
             self.set_title(panel.title)
@@ -115,7 +117,7 @@ class Card:
         figure = panel.figure
         options = {
             "displaylogo": False,
-            "modeBarButtonsToRemove": _UNUSED_TOOLS[2:] if on_region else _UNUSED_TOOLS,
+            "modeBarButtonsToRemove": _REMOVED_TOOLS[2:] if on_region else _REMOVED_TOOLS,
             "toImageButtonOptions": {"format": "svg", "filename": self._file_name()},
         }
         self._figures.append(figure)
@@ -147,12 +149,12 @@ class Card:
     def tools(
         self, table: Callable[[], pd.DataFrame] | None = None, switch: bool = True, how: str = "", caption: str = ""
     ) -> None:
-        """Draw the tools below a chart: caption, How to read, a switch that shows the table, and its CSV."""
+        """Draw the tools below a chart: caption, How to read, a switch that shows the table, and a CSV download."""
         self._table, is_shown = self._table or table, False
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if caption:
                 st.caption(join_numbers(caption), width="stretch")
-            # in a narrow card, these tools are below the caption
+            # the tools wrap together: if the card is narrow, they are below the caption
             with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
                 if how:
                     key = f"{self.key}_how"
@@ -170,7 +172,7 @@ class Card:
             tables.show(table(), alt="the numbers behind the chart")
 
     def table(self, frame: pd.DataFrame, *, how: str = "", caption: str = "", **options: Any) -> None:
-        """Draw a table as the card's content, with its CSV and How to read; `options` are those of `tables.show`."""
+        """Draw a table as the card's content, with the tools below it; `options` are those of `tables.show`."""
         tables.show(frame, **options)
         self.tools(lambda: frame, switch=False, how=how, caption=caption)
 
@@ -224,16 +226,16 @@ def panel_card(
 
     `on_point` receives the clicked mark as a dictionary of Plotly, `options` are those of the figure.
     """
-    with card_of(panel, run) as content:
+    with card_of(panel, run) as open_card:
         if "selected" in panel.options:
             options["selected"] = selection.current_selection(run)
-        content.show(panel(run, **options), on_point=on_point)
+        open_card.show(panel(run, **options), on_point=on_point)
 
 
 def await_drift(run: Run, key: str, sentence: str) -> None:
-    """Draw empty axes with a sentence while the drift is computed; the browser loads Plotly meanwhile."""
+    """Draw empty axes with a sentence while the drift is computed."""
     if not run.has(stages.drift) and run_status.is_live(run):
-        figure = chart_style.waiting(sentence)
+        figure = chart_style.placeholder_figure(sentence)
         st.plotly_chart(figure, key=key, config={"displayModeBar": False}, alt=sentence)
 
 
@@ -252,15 +254,15 @@ def _explain_missing_result(run: Run | None, reason: MissingResultError) -> None
     """Show which result is missing, and the reason."""
     title = escape(name_texts(reason.title, run.study)) if run is not None else reason.title
     needed, icon = f"Needs “{title}”", ":material/hourglass_empty:"
-    words = f"{needed}, which this run does not have."
+    message = f"{needed}, which this run does not have."
     if run is not None and run_status.is_live(run):
         icon = ":material/hourglass_top:"
-        words = f"Waiting for “{title}”. This card appears when it is ready."
+        message = f"Waiting for “{title}”. This card appears when it is ready."
     elif run is not None and (why := run_status.pack_reason(run, reason.title)):
-        words, icon = escape_error(name_texts(why, run.study)), ":material/inventory_2:"
+        message, icon = escape_error(name_texts(why, run.study)), ":material/inventory_2:"
     elif run is not None and "gprune" not in run.study.methods:
-        words = f"{needed}. " + escape_error(f"This run compares {', '.join(run.study.methods)}, without GPrune.")
-    st.info(words, icon=icon)
+        message = f"{needed}. " + escape_error(f"This run compares {', '.join(run.study.methods)}, without GPrune.")
+    st.info(message, icon=icon)
 
 
 MOST_ROWS = 60
@@ -268,8 +270,8 @@ MOST_ROWS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
-    """The figures and the table of a card."""
+class CardContent:
+    """The figures and the table of a card, for the export."""
 
     title: str
     """title of the card, as Markdown"""
@@ -278,11 +280,11 @@ class Content:
     figures: Sequence[go.Figure]
     table: Callable[[], pd.DataFrame] | None
     """builds the table of the CSV, if there is one"""
-    as_read: Callable[[], pd.DataFrame] | None = None
+    printed_table: Callable[[], pd.DataFrame] | None = None
     """builds the table for LaTeX, if its layout differs"""
 
 
-def draw_export_button(key: str, content: Content) -> None:
+def draw_export_button(key: str, content: CardContent) -> None:
     """Draw the button that opens the export for a paper; nothing without figures or table."""
     if not content.figures and content.table is None:
         return
@@ -297,15 +299,15 @@ def draw_export_button(key: str, content: Content) -> None:
 
 
 @st.dialog("For a paper", width="large", icon=":material/file_export:")
-def _open_export(key: str, content: Content) -> None:
+def _open_export(key: str, content: CardContent) -> None:
     st.markdown(f"**{content.title}**")
     if content.figures:
-        _draw_printed(key, content)
+        _draw_print_preview(key, content)
     with components.show_errors():
-        _draw_sources(key, content)
+        _draw_latex(key, content)
 
 
-def _draw_printed(key: str, content: Content) -> None:
+def _draw_print_preview(key: str, content: CardContent) -> None:
     """Draw the figures as they will be printed, each with Plotly's camera button."""
     chosen = st.segmented_control(
         "Width",
@@ -335,17 +337,17 @@ def _draw_printed(key: str, content: Content) -> None:
     st.caption("The camera button at the top right of the figure saves it as SVG.")
 
 
-def _draw_sources(key: str, content: Content) -> None:
-    """Draw the table as LaTeX and a button for its CSV."""
+def _draw_latex(key: str, content: CardContent) -> None:
+    """Draw the code of the table for LaTeX, and its downloads as LaTeX and CSV."""
     if content.table is None:
         return
     numbers = content.table()
-    table = content.as_read() if content.as_read is not None else numbers
+    table = content.printed_table() if content.printed_table is not None else numbers
     from gprune.analysis.table import Table
 
     source = Table(table).first(MOST_ROWS).latex(strip_markdown(content.title))
-    rest = f"; the first {MOST_ROWS} of {len(table):,} rows" if len(table) > MOST_ROWS else ""
-    st.caption(f"LaTeX, for the booktabs package{rest}. The button in the corner copies the code.")
+    limit = f"; the first {MOST_ROWS} of {len(table):,} rows" if len(table) > MOST_ROWS else ""
+    st.caption(f"LaTeX, for the booktabs package{limit}. The button in the corner copies the code.")
     st.code(source, language="latex", height=260, wrap_lines=True)
     with st.container(horizontal=True):
         latex = source.encode("utf-8", "replace")

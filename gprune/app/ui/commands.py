@@ -13,7 +13,9 @@ from gprune.study.demo import name_of
 from gprune.study.fields import OPTIONS
 
 _OPTIONS = {name: f"--{option}" for option, name in OPTIONS.items()}
+"""options of the command line by the field of the study that they set"""
 _ALWAYS = ("model", "primary", "auxiliary", "metric", "retention")
+"""fields that a command sets even to their defaults"""
 TABLES = {
     "ov_checks": "run.study",
     "rd_top": 'run.drift.nlargest(50, "drift")',
@@ -22,7 +24,7 @@ TABLES = {
     "sx_export": 'run.model("gprune")',
     "fq_accuracy": "run.accuracy",
 }
-"""last line of the Python code of cards without a figure"""
+"""last line of the Python code of a card without a figure, by the card's key"""
 
 
 def field(study: Study, dotted: str) -> Any:
@@ -35,19 +37,19 @@ def field(study: Study, dotted: str) -> Any:
 
 def study_arguments(study: Study) -> list[str]:
     """Return the arguments of `python -m gprune study` that write this study, without defaults."""
-    plain = Study(model=study.model, primary=study.primary, auxiliary=study.auxiliary)
+    default = Study(model=study.model, primary=study.primary, auxiliary=study.auxiliary)
     arguments: list[str] = []
     for name in field_names():
         value = field(study, name)
-        if value == field(plain, name) and name not in _ALWAYS:
+        if value == field(default, name) and name not in _ALWAYS:
             continue
         if name in ("evaluation.texts", "evaluation.tasks", "methods"):
             arguments += [_OPTIONS[name], *value] if value else ["--set", f"{name}=[]"]
         elif name in _OPTIONS and value is not None:
             arguments += [_OPTIONS[name], str(value)]
         else:
-            plain_value = list(value) if isinstance(value, tuple) else value
-            arguments += ["--set", f"{name}={json.dumps(plain_value)}"]
+            json_value = list(value) if isinstance(value, tuple) else value
+            arguments += ["--set", f"{name}={json.dumps(json_value)}"]
     return arguments
 
 
@@ -57,10 +59,10 @@ def command(study: Study, *variants: Study, arguments: tuple[str, ...] = ()) -> 
     `arguments` are appended to the command.
     """
     seeds = "".join(f" {variant.seed}" for variant in (study, *variants)) if variants else ""
-    more = (f" --seeds{seeds}" if seeds else "") + "".join(f" {word}" for word in arguments)
+    options = (f" --seeds{seeds}" if seeds else "") + "".join(f" {argument}" for argument in arguments)
     if bundled := name_of(study):
-        return f"python -m gprune run {bundled}{more}"
-    return f"{_write_command(study, 'study.json')}\npython -m gprune run study.json{more}"
+        return f"python -m gprune run {bundled}{options}"
+    return f"{_write_command(study, 'study.json')}\npython -m gprune run study.json{options}"
 
 
 def _write_command(study: Study, file: str) -> str:
@@ -77,7 +79,7 @@ def _write_command(study: Study, file: str) -> str:
 
 def python_code(run: Run, card: str, calls: Iterable[Call]) -> str:
     """Return Python code for what a card shows; empty if the card has no figure or table of a run."""
-    lines = [_call(call) for call in calls]
+    lines = [_figure_call(call) for call in calls]
     if not lines and card in TABLES:
         lines = [TABLES[card]]
     # the name of a run is enough in the default cache; another cache needs the folder
@@ -91,25 +93,25 @@ def python_of(study: Study, *variants: Study, anyway: bool = False) -> str:
 
     With `anyway`, the code starts the run even if the estimated memory does not fit.
     """
-    plain = Study(model=study.model, primary=study.primary, auxiliary=study.auxiliary)
+    default = Study(model=study.model, primary=study.primary, auxiliary=study.auxiliary)
     changed = {
         name: field(study, name)
         for name in field_names()
-        if name in ("model", "primary", "auxiliary") or field(study, name) != field(plain, name)
+        if name in ("model", "primary", "auxiliary") or field(study, name) != field(default, name)
     }
     top_fields = [f"    {name}={_literal(value)}," for name, value in changed.items() if "." not in name]
-    inner = [f"    {_literal(name)}: {_literal(value)}," for name, value in changed.items() if "." in name]
-    ending = [").with_settings({", *inner, "})"] if inner else [")"]
-    more = ", anyway=True" if anyway else ""
-    last = f"run = gprune.run(study{more})"
+    settings = [f"    {_literal(name)}: {_literal(value)}," for name, value in changed.items() if "." in name]
+    ending = [").with_settings({", *settings, "})"] if settings else [")"]
+    options = ", anyway=True" if anyway else ""
+    last = f"run = gprune.run(study{options})"
     if variants:
         seeds = _literal(tuple(variant.seed for variant in (study, *variants)))
         seeded = 'study.with_settings({"seed": seed})'
-        last = f"runs = [gprune.run({seeded}{more}) for seed in {seeds}]"
+        last = f"runs = [gprune.run({seeded}{options}) for seed in {seeds}]"
     return "\n".join(["import gprune", "", "study = gprune.Study(", *top_fields, *ending, last])
 
 
-def _call(call: Call) -> str:
+def _figure_call(call: Call) -> str:
     """Return the Python call that plots a figure of the variable `run`."""
     options = "".join(f", {name}={_literal(value)}" for name, value in call.options.items())
     return f"run.figure({_literal(call.name)}{options})"

@@ -1,11 +1,11 @@
-"""Scripts and styles of the folder `static`, the picker of a text, and text that the browser draws.
+"""Scripts and styles of the folder `static`, the picker of a text, text that the browser draws, and buttons.
 
-Scripts and styles are plain JavaScript and CSS that Streamlit sends along; nothing is built and nothing is fetched.
-Strings of a text go to the browser as data and into the page as text content, never as mark-up.
+Scripts and styles are plain JavaScript and CSS, which Streamlit sends with the page; they need no build step and load
+nothing. Strings of a text are sent to the browser as data and become text content there, never mark-up.
 
-A message that a page sends while it is still being built, such as the first event of a chart, restarts the script, and
-a click is lost. Therefore the callback of a button, which nothing interrupts, stores the click until the script draws
-the button.
+An event that the browser sends while a page is being drawn, such as the first event of a chart, restarts the script. A
+click that the first drawing had received would be lost. The callback of a button is not interrupted, so it stores the
+click until the script draws the button.
 """
 
 import base64
@@ -42,7 +42,7 @@ def install(script: str) -> None:
 
 def add_style(name: str) -> None:
     """Put a style, `NAME.css`, into the page; the word GROUND in it becomes the background colour of the page."""
-    light, dark = (st.get_option(f"theme.{ground}.backgroundColor") for ground in ("light", "dark"))
+    light, dark = (st.get_option(f"theme.{mode}.backgroundColor") for mode in ("light", "dark"))
     style = read_asset(f"{name}.css").replace("GROUND", f"light-dark({light}, {dark})")
     st.html(f"<style>{style}</style>")
 
@@ -72,10 +72,10 @@ def pick_text(label: str, key: str, default: str, optional: bool = True) -> str:
     """Draw the picker of a text; return its name or path as typed, empty if none is chosen."""
     options = list(dict.fromkeys(filter(None, [default, st.session_state.get(key), *known_texts()])))
     # a widget with a default cannot be emptied, so an optional field gets its default from the session
-    state, before = st.session_state, f"{key}_default"
-    if optional and (key not in state or state.get(before, default) != default):
+    state, default_key = st.session_state, f"{key}_default"
+    if optional and (key not in state or state.get(default_key, default) != default):
         state[key] = default or None
-    state[before] = default
+    state[default_key] = default
     chosen = st.selectbox(
         label,
         options,
@@ -151,25 +151,26 @@ def losses_data(tokens: Sequence[str], dense: Array, pruned: Array, limit: float
     }
 
 
-_PRESSED, _PAGE = "pressed", "pressed_page"
+_PRESSED, _PLACE = "pressed", "pressed_page"
+"""session keys: the keys of clicked buttons that are not drawn yet, and the place that has these buttons"""
 
 
-def forget_clicks(page: str) -> None:
-    """Forget clicks on another page; called before a page is drawn."""
-    if st.session_state.get(_PAGE) != page:
-        st.session_state[_PAGE], st.session_state[_PRESSED] = page, set()
+def forget_clicks(place: str) -> None:
+    """Forget clicks on another place; called before a place is drawn."""
+    if st.session_state.get(_PLACE) != place:
+        st.session_state[_PLACE], st.session_state[_PRESSED] = place, set()
 
 
 def button(label: str, key: str, **options: Any) -> bool:
     """Draw a button; return True if it was clicked since it was last drawn."""
-    st.button(label, key=key, on_click=_note_click, args=(key,), **options)
+    st.button(label, key=key, on_click=_store_click, args=(key,), **options)
     keys: set[str] = st.session_state.get(_PRESSED, set())
     is_pressed = key in keys
     keys.discard(key)
     return is_pressed
 
 
-def _note_click(key: str) -> None:
+def _store_click(key: str) -> None:
     address.ignore_sent_address()
     st.session_state.setdefault(_PRESSED, set()).add(key)
 

@@ -1,4 +1,7 @@
-"""Cached results of analyses for the pages, computed once per key of their inputs; they are read-only."""
+"""Cached results of analyses for the pages, computed once per key of their inputs; they are read-only.
+
+Arguments that are named after a result, such as `primary` and `partition`, are keys of results in the store.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -26,6 +29,7 @@ from gprune.records import Array, PruningMasks
 from gprune.study import ReliabilitySettings
 
 MOST_TABLE_ROWS = 2000
+"""maximum number of rows of a table on a page"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class RunResults:
 
 
 def _load(root: str, kind: str, key: str, expected: type) -> Any:
+    """Return a stored result, a record of the type `expected`."""
     return record(root, kind, key, expected.__name__)
 
 
@@ -61,13 +66,13 @@ def drift_layers(root: str, key: str) -> pd.DataFrame:
 @lru_cache(64)
 def drift_top(root: str, key: str, primary: str, auxiliary: str, count: int) -> pd.DataFrame:
     """Return a table of the neurons whose rank shifts most."""
-    first, second = (_load(root, "scores", name, records.UnitScores) for name in (primary, auxiliary))
+    first, second = (_load(root, "scores", scores, records.UnitScores) for scores in (primary, auxiliary))
     return drift.top_drifting(_load(root, "drift", key, records.RankDrift), first, second, count)
 
 
 @lru_cache(128)
 def decision_bins(root: str, drift_key: str, partition: str, gprune: str, base: str, bins: int) -> decisions.Bins:
-    """Return the decisions of two methods by drift bin (Fig. 3)."""
+    """Return the decisions of two methods by drift bin (Fig. 3); `gprune` and `base` are the keys of their masks."""
     first, second = (_load(root, "masks", key, records.PruningMasks) for key in (gprune, base))
     magnitude = _load(root, "drift", drift_key, records.RankDrift).magnitude
     return decisions.compare(magnitude, _load(root, "partition", partition, records.Partition), first, second, bins)
@@ -75,30 +80,30 @@ def decision_bins(root: str, drift_key: str, partition: str, gprune: str, base: 
 
 @lru_cache(128)
 def module_scores(root: str, primary: str, partition: str, scale: str) -> Array:
-    """Return the (modules,) mean score on the primary text under a scale."""
+    """Return the (modules,) mean scores on the primary text, raw or standardized as `scale` says."""
     scores = _load(root, "scores", primary, records.UnitScores).ffn
     return rasa.mean_scores(scores, _load(root, "partition", partition, records.Partition), scale)
 
 
 def preview(run: Run, settings: ReliabilitySettings) -> thresholds.Decision:
-    """Return what RASA decides under other settings, computed in this process.
+    """Return the decision of RASA under other settings, computed in this process.
 
     Raises MissingResultError if scores, modules or their statistics are missing.
     """
 
-    def mean(scale: str) -> Array:
+    def mean_scores(scale: str) -> Array:
         keys = run.key(stages.scores, "primary"), run.key(stages.partition)
         return module_scores(run.root, *keys, scale)
 
-    return thresholds.reliability_decision(run, settings, mean)
+    return thresholds.reliability_decision(run, settings, mean_scores)
 
 
 def masks_of(run: Run, choice: whatif.LabChoice) -> PruningMasks:
     """Return the masks of a choice, composed from the run's thresholds and cached.
 
     Raises MissingResultError if the run lacks a result that GPrune's masks need, MethodError if the
-    method cannot be decided here (see `whatif.obstacle`), SettingsError if the retention is below that of the
-    minimum widths of the layers.
+    masks of the method cannot be computed here (see `whatif.obstacle`), SettingsError if the retention is below that of
+    the minimum widths of the layers.
     """
     if choice.method != "gprune":
         # the decisions of a run's baselines depend on these inputs
@@ -141,7 +146,7 @@ def _compute_baseline_masks(inputs: RunResults, choice: whatif.LabChoice) -> Pru
     return whatif.decide(inputs.run.results, choice.method, choice.retention, choice.scoring, adapted)
 
 
-def perplexities(run: Run) -> list[tuple[str, str]]:
+def measured_pairs(run: Run) -> list[tuple[str, str]]:
     """Return the pairs of method and text that have a perplexity in a run."""
     pairs = itertools.product(run.study.methods, run.study.evaluation.texts)
     return [(method, text) for method, text in pairs if run.has(stages.perplexity, method, text)]
@@ -151,9 +156,9 @@ def perplexities(run: Run) -> list[tuple[str, str]]:
 @lru_cache(32)
 def measurements(run: Run) -> list[Measurement]:
     """Return every measured perplexity of a run. Raises StoreError if a result is damaged."""
-    masks, pairs = run.masks(), perplexities(run)
+    masks, pairs = run.masks(), measured_pairs(run)
     # the size of a method is the same for all texts
-    sizes = {method: _measure_size(run, method, masks) for method in dict.fromkeys(method for method, _ in pairs)}
+    sizes = {method: _model_size(run, method, masks) for method in dict.fromkeys(method for method, _ in pairs)}
     return [
         measurement(run, method, text, stages.perplexity(run.graph, method, text), *sizes[method])
         for method, text in pairs
@@ -161,18 +166,18 @@ def measurements(run: Run) -> list[Measurement]:
 
 
 def measurement(
-    run: Run, name: str, text: str, stage: Stage[records.Perplexity], retention: float, parameters: int
+    run: Run, method: str, text: str, stage: Stage[records.Perplexity], retention: float, parameters: int
 ) -> Measurement:
     """Return a perplexity of a method with its size and protocol, for comparisons.
 
-    `retention`, of the decoder's weights, is NaN and `parameters`, of the whole model, 0 if they are not
-    known. Raises MissingResultError if the result is not there, StoreError if it is damaged.
+    `retention` is that of the decoder's weights, NaN if unknown; `parameters` are those of the whole model, 0 if
+    unknown. Raises MissingResultError if the result is not there, StoreError if it is damaged.
     """
     value, inputs, study = run.read(stage), run.graph.inputs, run.study
     details, digest = run.results.details(stage), inputs.evaluation.get(text)
     return Measurement(
         run=run.name,
-        method=name,
+        method=method,
         text=text,
         perplexity=value.perplexity,
         standard_error=value.standard_error,
@@ -189,7 +194,7 @@ def measurement(
 
 
 def unavailable(run: Run) -> dict[str, str]:
-    """Return the reasons why methods of a run could not be pruned, except those that another run has pruned since."""
+    """Return, by method, why masks of a run could not be computed, unless another run has computed them since."""
     reasons = {str(entry.get("key")): str(entry["reason"]) for entry in run.unavailable.values()}
     reasons_by_method = {}
     for name, masks in run.masks_of.items():
@@ -199,18 +204,18 @@ def unavailable(run: Run) -> dict[str, str]:
     return reasons_by_method
 
 
-def _measure_size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
-    """Return the retained fraction of the decoder's weights, else NaN, and the parameters of the model, else 0."""
+def _model_size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
+    """Return the retained fraction of the decoder's weights, or NaN, and the parameters of the model; 0 if unknown."""
     if method == comparison.DENSE:
         return 1.0, run.size.parameters if run.size else 0
-    cut = masks.get(run.masks_of[method])
-    if cut is None:
+    method_masks = masks.get(run.masks_of[method])
+    if method_masks is None:
         return float("nan"), 0
     shape, size = run.shape, run.size
     if shape is None or size is None:
-        return cut.retention, 0
-    pruned = records.PrunedModel(cut, stages.applied_repairs(run.results, method))
-    return cut.retention, pruned.parameters(shape, size)
+        return method_masks.retention, 0
+    pruned = records.PrunedModel(method_masks, stages.applied_repairs(run.results, method))
+    return method_masks.retention, pruned.parameters(shape, size)
 
 
 def ablation_effects(run: Run) -> AblationEffect:
@@ -229,15 +234,15 @@ def _compute_effects(results: RunResults) -> AblationEffect:
 
 
 def seed_sentence(record: records.Agreement) -> str:
-    """Return a sentence if modules agree less with another k-means seed than with another text, else an empty one."""
-    mean_agreement, (seed, start) = agreement.mean_substitution(record), agreement.controls(record)
-    if mean_agreement is None or seed is None or seed >= mean_agreement[0]:
+    """Return a sentence if modules agree less with another k-means seed than with another text, else an empty text."""
+    mean_agreement, (other_seed, start) = agreement.mean_substitution(record), agreement.controls(record)
+    if mean_agreement is None or other_seed is None or other_seed >= mean_agreement[0]:
         return ""
-    share = "Most" if seed < mean_agreement[0] / 2 else "Part"
+    share = "Most" if other_seed < mean_agreement[0] / 2 else "Part"
     alone = "" if start is None else f", and the initialization alone agrees at {start:.2f} under the shared seed"
     return (
         f"{share} of the agreement comes from the shared k-means seed: with another seed on the same texts, the "
-        f"modules agree at only {seed:.2f}{alone}."
+        f"modules agree at only {other_seed:.2f}{alone}."
     )
 
 
@@ -248,7 +253,7 @@ def default_baseline(run: Run, names: Sequence[str]) -> str:
 
 
 def budget_warning(run: Run, method: str, base: str) -> str:
-    """Return a sentence if two masks keep different shares of the decoder's weights, else an empty one."""
+    """Return a sentence if two masks keep different shares of the decoder's weights, else an empty text."""
     first, second = (run.load(stages.masks, name).retention for name in (method, base))
     if abs(first - second) <= BUDGET_TOLERANCE:
         return ""

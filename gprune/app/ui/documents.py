@@ -11,17 +11,19 @@ from gprune.records.repairs import AUTO, REPAIRS
 from gprune.system import installation
 
 DOCUMENT = installation.APP_FOLDER / "docs" / "fair_study.md"
-_HEAD, _PART, _ROW = "# ", "## ", "| "
+_TITLE, _HEADING, _ROW = "# ", "## ", "| "
+"""first characters of a title, a heading of the second level and a row of a table in Markdown"""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document in parts, each a heading and its text."""
+    """A Markdown document, split at its headings of the second level."""
 
     title: str
     opening: str
-    """what was measured, on what, by which command"""
+    """text before the first part: what was measured, on what, by which command"""
     parts: tuple[tuple[str, str], ...]
+    """heading and text of each part"""
     text: str
     """the whole document as Markdown"""
 
@@ -30,27 +32,28 @@ class Document:
         """The outcome of every claim and its cases, as `mixed: 8 better, 2 within noise, 6 worse`."""
         lines = dict(self.parts).get(VERDICTS, "").splitlines()
         rows = [line.strip("| ").split(" | ") for line in lines if line.startswith(_ROW)]
-        # the first two are the head of the table and the line below it
+        # the first two rows are the heading of the table and the line below it
         return {row[0]: f"{row[2]}: {row[3]}" for row in rows[2:] if len(row) > 3}
 
 
 def fair_study() -> Document | None:
-    """Return the fair comparison, measured on other models than a run's; None if this installation lacks it."""
+    """Return the comparison of methods in docs/fair_study.md; None if this installation lacks the file."""
     return _read_document(DOCUMENT, DOCUMENT.stat().st_mtime_ns) if DOCUMENT.is_file() else None
 
 
 @lru_cache(maxsize=2)
-def _read_document(path: Path, _changed: int) -> Document:
+def _read_document(path: Path, _modified: int) -> Document:
+    """Read a document; the time of its modification is part of the cache key."""
     return split_document(path.read_text("utf-8"))
 
 
 def split_document(text: str) -> Document:
     """Split a Markdown document at its headings of the second level."""
-    opening, *parts = f"\n{text}".split(f"\n{_PART}")
+    opening, *parts = f"\n{text}".split(f"\n{_HEADING}")
     title, _, rest = opening.strip().partition("\n")
     sections = [part.partition("\n") for part in parts]
     return Document(
-        title.removeprefix(_HEAD), rest.strip(), tuple((name, body.strip()) for name, _, body in sections), text
+        title.removeprefix(_TITLE), rest.strip(), tuple((name, body.strip()) for name, _, body in sections), text
     )
 
 
@@ -81,8 +84,8 @@ def aliases(term: str) -> tuple[str, ...]:
 def search_terms(typed: str) -> list[str]:
     """Return the terms that match a search.
 
-    One word, or a part of it, matches names and meanings, names first; several words with commas between them
-    match names alone, in their order.
+    A search without commas matches names and meanings, names first. Several words separated by commas match only whole
+    names, and their terms have the order of the words.
     """
     words = [word.strip().lower() for word in typed.split(",") if word.strip()]
     if len(words) > 1:
@@ -96,7 +99,7 @@ def search_terms(typed: str) -> list[str]:
 def terms_in(*texts: str) -> list[str]:
     """Return the terms that some texts use, in the order of their first use."""
     text = " ".join(texts)
-    positions = {term: [at for alias in aliases(term) if (at := _position(alias, text)) >= 0] for term in TERMS}
+    positions = {term: [start for alias in aliases(term) if (start := _position(alias, text)) >= 0] for term in TERMS}
     return sorted((term for term in TERMS if positions[term]), key=lambda term: min(positions[term]))
 
 

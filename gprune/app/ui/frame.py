@@ -37,19 +37,18 @@ from gprune.study.demo import demo_study
 from gprune.system.errors import GpruneError
 
 _WHOLE, _REST = "rest_of_page_whole", "rest_of_page"
-"""session keys: the place that is drawn in full, and the component that requests this when a reader scrolls"""
+"""session keys: the place that is drawn to its end, and the component that requests this when the reader scrolls"""
 _REST_COMPONENT = st.components.v2.component(
     "gprune_rest_of_page",
     html='<div class="rest-of-page" role="status">More below …</div>',
     css=components.read_asset("rest_of_page.css"),
     js=components.read_asset("rest_of_page.js"),
 )
-_COMING = "when the run reaches this stage"
 NEW_MODULES = 20
-"""number of newly imported modules after which memory is frozen again"""
+"""number of newly imported modules after which the objects in memory are frozen again"""
 _FREEZE_LOCK = threading.Lock()
 _settled_modules: list[int] = [0]
-"""number of loaded modules when memory was last frozen"""
+"""number of loaded modules when the objects in memory were last frozen"""
 
 
 def run(sections: Mapping[str, Sequence[Any]], figures: Callable[[], SlideFigures]) -> None:
@@ -66,30 +65,30 @@ def run(sections: Mapping[str, Sequence[Any]], figures: Callable[[], SlideFigure
     place = address.open_place(page.url_path, list(page_names.page_at(page.url_path).places))
     with address.drawing_page(place):
         if st.session_state.get(_WHOLE) != place:
-            # another place is shown from its top
+            # of another place, the first cards are drawn first
             st.session_state.pop(_WHOLE, None)
         components.forget_clicks(place)
         components.add_style("look")
         situation = _read_situation()
         _draw_frame(situation, place, sections)
         _report_ended_jobs(situation)
-        complaints, run = st.container(), current_run()
+        warnings, run = st.container(), current_run()
         if slides.open_slide_number():
             slides.draw_slide(run, figures())
         else:
             page.run()
-        address.write_address(complaints)
+        address.write_address(warnings)
         if run is not None:
-            selection.warn_of_missing(run, complaints)
+            selection.warn_of_missing(run, warnings)
     settle_memory()
 
 
 def _require_access() -> None:
-    """Stop drawing if the server has no access control: any website in the reader's browser could use it."""
+    """Stop drawing if the server has no access control: any website in the reader's browser could send it requests."""
     # every request over the network has headers; a test has none
     if current_options() is None and len(st.context.headers):
-        words = f"Stop this server and start the app with `make app` or `{COMMAND}`."
-        st.error(words, icon=":material/lock:")
+        remedy = f"Stop this server and start the app with `make app` or `{COMMAND}`."
+        st.error(remedy, icon=":material/lock:")
         st.stop()
 
 
@@ -113,8 +112,8 @@ def _draw_frame(situation: work.Situation, place: str, sections: Mapping[str, Se
         for heading, pages in sections.items():
             st.caption(heading)
             for page in pages:
-                last = address.last_place(page_names.page_at(page.url_path))
-                query = address.link_query(last)
+                place_of_page = address.last_place(page_names.page_at(page.url_path))
+                query = address.link_query(place_of_page)
                 st.page_link(page, query_params=query or None, width="stretch")
     if situation.problem:
         st.error(escape_error(situation.problem), icon=":material/error:")
@@ -160,8 +159,8 @@ def _draw_jobs(situation: work.Situation, current: Run | None, place: str) -> No
         from gprune.app.ui import live
 
         live.follow(situation, place, current.name if current else "")
-    under_way = (work.run_of_active_job(situation, job) for job in situation.active if not job.creates_no_run)
-    elsewhere = [run for run in under_way if run is not None and (current is None or run.name != current.name)]
+    active_runs = (work.run_of_active_job(situation, job) for job in situation.active if not job.creates_no_run)
+    elsewhere = [run for run in active_runs if run is not None and (current is None or run.name != current.name)]
     if elsewhere:
         components.action_button(
             "Show the running run", "frame_watch", "visibility", run_choice.choose_run, elsewhere[0].name,
@@ -244,9 +243,9 @@ def page_title(title: str, question: str) -> None:
 
 
 def declare_page(title: str, question: str) -> Callable[[Callable[[Run], None]], Callable[[], None]]:
-    """Declare a page that draws a run under a title, or a hint if there is no run."""
+    """Return a decorator that makes a page of a function that draws a run; without a run, the page shows a hint."""
 
-    def declared(draw: Callable[[Run], None]) -> Callable[[], None]:
+    def decorate(draw: Callable[[Run], None]) -> Callable[[], None]:
         @wraps(draw)
         def show() -> None:
             page_title(title, question)
@@ -256,7 +255,7 @@ def declare_page(title: str, question: str) -> Callable[[Callable[[Run], None]],
 
         return show
 
-    return declared
+    return decorate
 
 
 def require_run() -> Run | None:
@@ -266,20 +265,20 @@ def require_run() -> Run | None:
         if situation().runs:
             # the frame has already shown that the run of the address is missing
             return None
-        coming = situation().active
-        st.caption(f"No results yet: they appear {_COMING if coming else 'here as soon as there is a run'}.")
+        condition = "when the run reaches this stage" if situation().active else "here as soon as there is a run"
+        st.caption(f"No results yet: they appear {condition}.")
         return None
     if run.outdated and not run_status.is_live(run):
-        words = (
+        message = (
             f"{run.outdated} of {len(run.stages)} results of this run were made by an earlier version of this program "
             "and are not shown. Run it again; results that are still valid are reused."
         )
-        _offer_restart(run, words, ":material/history:", "Run it again", "frame_again")
+        _offer_restart(run, message, ":material/history:", "Run it again", "frame_again")
     elif not run.complete and not run_status.is_live(run):
         _explain_incomplete(run)
     elif run.state == "done" and run.stopped_early:
-        words = f"This run was limited to “{escape(str(run.record.get('until')))}”."
-        _offer_restart(run, words, ":material/info:", "Run the rest", "frame_rest", mild=True)
+        message = f"This run was limited to “{escape(str(run.record.get('until')))}”."
+        _offer_restart(run, message, ":material/info:", "Run the rest", "frame_rest", mild=True)
     return run
 
 
@@ -292,8 +291,8 @@ def _explain_incomplete(run: Run) -> None:
         reason = f" {_describe_interruption(run)}"
     outlook = run_status.run_outlook(run)
     where = f" after {outlook.done} of {outlook.steps} steps" if outlook.steps else " before its first step"
-    words = f"This run stopped{where}.{reason} Finished stages are kept."
-    row = _offer_restart(run, words, ":material/pause_circle:", "Resume this run", "frame_continue")
+    message = f"This run stopped{where}.{reason} Finished stages are kept."
+    row = _offer_restart(run, message, ":material/pause_circle:", "Resume this run", "frame_continue")
     with row:
         # the same settings may fail again
         failed = run.state == "failed"
@@ -301,22 +300,25 @@ def _explain_incomplete(run: Run) -> None:
             address.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
 
 
-def _offer_restart(run: Run, message: str, icon: str, words: str, key: str, mild: bool = False) -> Any:
-    """Draw a message about a run next to a button that starts it; return the row, for more buttons."""
+def _offer_restart(run: Run, message: str, icon: str, button: str, key: str, mild: bool = False) -> Any:
+    """Draw a message about a run next to a button that starts it; return the row, for more buttons.
+
+    The message is a warning, or information if `mild`.
+    """
     row = st.container(horizontal=True, vertical_alignment="center")
     (row.info if mild else row.warning)(message, icon=icon, width="stretch")
-    work.start_button(words, key, run.root, run.study, place=row)
+    work.start_button(button, key, run.root, run.study, container=row)
     return row
 
 
 def is_rest_deferred() -> bool:
     """Return True if the cards below the first ones of a page are not drawn yet, and draw a marker in their place.
 
-    They are drawn when the reader scrolls, or the window is high enough to show the marker. If the address has choices
-    of the page, or there is no browser, the whole page is drawn at once.
+    The cards are drawn when the reader scrolls, or if the window is high enough to show the marker. If the address has
+    values of the page, or there is no browser, the whole page is drawn at once.
     """
-    chosen = set(st.query_params) - {*address.SHARED, *address.ALWAYS, TAB}
-    if _WHOLE in st.session_state or chosen or not len(st.context.headers):
+    keys_of_page = set(st.query_params) - {*address.SHARED, *address.ALWAYS, TAB}
+    if _WHOLE in st.session_state or keys_of_page or not len(st.context.headers):
         _request_rest()
         return False
     _REST_COMPONENT(key=_REST, on_reached_change=_request_rest_on_scroll)
@@ -330,11 +332,11 @@ def _request_rest_on_scroll() -> None:
 
 
 def _request_rest() -> None:
-    st.session_state[_WHOLE] = address.current_page()
+    st.session_state[_WHOLE] = address.current_place()
 
 
 def settle_memory() -> bool:
-    """Freeze the objects in memory for the garbage collector if much was loaded since; return True if it did.
+    """Exempt the objects in memory from garbage collection if many modules are new; return True if it did.
 
     Frozen objects of other sessions are still freed by reference counting. Only reference cycles among them leak,
     at most once per page.
@@ -350,14 +352,16 @@ def settle_memory() -> bool:
 
 _ENDED = "jobs_ended"
 _MOST_BANNERS = 3
+"""session key of the jobs whose banners are shown, and maximum number of these"""
 _RESULT_PLACES = {"export": "export", "gguf": "export", "speed": "speed", "map": "map"}
-"""the place that shows the result of a command, by its name; a run opens on the first page"""
+"""the place that shows the result of a command, by the command's name; a run opens on the first page"""
 _ENDED_LOOKS = {
     "done": (":green[:material/check_circle:]", "is done"),
     "failed": (":red[:material/error:]", "failed"),
     "cancelled": (":orange[:material/cancel:]", "was cancelled; finished stages are kept"),
     "interrupted": (":orange[:material/pause_circle:]", "was interrupted; resume it to finish it"),
 }
+"""icon and predicate of a job, by its state"""
 
 
 def _report_ended_jobs(situation: work.Situation) -> None:
@@ -366,8 +370,8 @@ def _report_ended_jobs(situation: work.Situation) -> None:
     ended = [job for job in situation.jobs if job.id in state.get(work.FOLLOWED, set()) - active]
     state[work.FOLLOWED] = active
     for job in ended:
-        icon, words = _ENDED_LOOKS.get(job.state, _ENDED_LOOKS["interrupted"])
-        st.toast(f"{icon} {escape(job.label)} {words}")
+        icon, predicate = _ENDED_LOOKS.get(job.state, _ENDED_LOOKS["interrupted"])
+        st.toast(f"{icon} {escape(job.label)} {predicate}")
     state[_ENDED] = [*(job.id for job in ended), *state.get(_ENDED, [])][:_MOST_BANNERS]
     by_id = {job.id: job for job in situation.jobs}
     banners = [by_id[job_id] for job_id in state[_ENDED] if job_id in by_id]
@@ -381,12 +385,12 @@ def _report_ended_jobs(situation: work.Situation) -> None:
 def _draw_banner(situation: work.Situation, job: Job) -> None:
     run = situation.run_named(run_status.run_of_job(situation.root, job.id))
     origin = situation.run_named(st.session_state.get(work.ORIGINS, {}).get(job.id, ""))
-    icon, words = _ENDED_LOOKS.get(job.state, _ENDED_LOOKS["interrupted"])
+    icon, predicate = _ENDED_LOOKS.get(job.state, _ENDED_LOOKS["interrupted"])
     reason = f": {escape_error(job.error)}" if job.state == "failed" else ""
     is_result = job.state == "done" and run is not None and not job.creates_no_run
     with st.container(horizontal=True, vertical_alignment="center", border=True, key=f"ended_{job.id}"):
         result = describe_result(run, origin) if is_result and run is not None else ""
-        st.markdown(f"{icon} **{escape(job.label)}** {words}{reason}. {result}", width="stretch")
+        st.markdown(f"{icon} **{escape(job.label)}** {predicate}{reason}. {result}", width="stretch")
         if components.button("Open", f"ended_open_{job.id}", icon=":material/visibility:"):
             _close_banner(job.id)
             if run is not None and job.state == "done":
@@ -412,7 +416,7 @@ def _close_banner(job_id: str) -> None:
 def describe_result(run: Run, origin: Run | None) -> str:
     """Return the result of a run as a Markdown sentence: its paired change against the run that it was started from.
 
-    If the two runs have no text measured on the same windows, return the headline of the run.
+    If `origin` is None, or the two runs have no text measured on the same windows, return the headline of the run.
     """
     try:
         method, changes = _paired_changes(run, origin) if origin is not None and origin.name != run.name else ("", [])
@@ -425,15 +429,18 @@ def describe_result(run: Run, origin: Run | None) -> str:
 
 
 def _paired_changes(run: Run, origin: Run) -> tuple[str, list[str]]:
-    """Return the first method that both runs measured on the same text, and its perplexities on the same windows."""
-    before = {(cell.method, cell.text): cell for cell in derived_cache.measurements(origin)}
-    after = {(cell.method, cell.text): cell for cell in derived_cache.measurements(run)}
+    """Return the label of the first method that both runs measured on a text, and a phrase on its change on each text.
+
+    Texts that are not measured on the same windows are left out.
+    """
+    before = {(item.method, item.text): item for item in derived_cache.measurements(origin)}
+    after = {(item.method, item.text): item for item in derived_cache.measurements(run)}
     pruned = [method for method in (OURS, *run.study.methods) if method != "dense"]
     method = next((name for name in pruned if any(pair[0] == name and pair in before for pair in after)), "")
     changes = []
     for text in run.study.evaluation.texts:
-        first, second = after.get((method, text)), before.get((method, text))
-        if first is not None and second is not None and paired_test.same_windows(first, second):
-            change = paired_test.in_percent(paired_test.difference(first, second))
-            changes.append(f"{escape(short_text(run.study, text))} {first.perplexity:.4g} ({escape(change)})")
+        new, old = after.get((method, text)), before.get((method, text))
+        if new is not None and old is not None and paired_test.same_windows(new, old):
+            change = paired_test.in_percent(paired_test.difference(new, old))
+            changes.append(f"{escape(short_text(run.study, text))} {new.perplexity:.4g} ({escape(change)})")
     return method and method_label(method), changes

@@ -17,7 +17,7 @@ RING = "#E4007C"
 EXCESS = "rgba(176, 48, 92, 0.22)"
 """the hue of a pair of texts, transparent so that lines show through"""
 NONE = -1
-"""stands for no module or no neuron in a mark's custom data"""
+"""value for no module or no neuron in the custom data of a mark"""
 
 
 def unit_data(layer: Array | int, module: Array | int = NONE, neuron: Array | int = NONE) -> Array:
@@ -118,10 +118,10 @@ def error_bars(middle: Array, low: Array, high: Array, thickness: float, **more:
     return {"type": "data", "symmetric": False} | ends | more
 
 
-def add_ring(figure: go.Figure, x: Any, y: Any, words: str) -> None:
-    """Add a ring around the selected mark."""
+def add_ring(figure: go.Figure, x: Any, y: Any, name: str) -> None:
+    """Add a ring around the selected mark, which has a name."""
     marker = {"symbol": "circle-open", "size": 18, "color": RING, "line": {"width": 3}}
-    add_points(figure, [x], [y], marker, f"{words}<extra>selected</extra>", name=words)
+    add_points(figure, [x], [y], marker, f"{name}<extra>selected</extra>", name=name)
 
 
 def survival_curves(
@@ -129,18 +129,18 @@ def survival_curves(
     lines: Mapping[str, dict[str, Any]],
     name: Callable[[drift.Distribution], str] = lambda distribution: distribution.name,
 ) -> tuple[go.Figure, dict[str, Array]]:
-    """Plot the percent of neurons that shift by d or more, with the excess over the higher resampling floor shaded.
+    """Plot the percentage of neurons that shift by d or more; the excess over the higher resampling floor is shaded.
 
-    `lines` is the look of each curve by name; curves without one are left out. Returns the figure, and
-    (bins + 1,) percents by curve.
+    `lines` has the line style of each curve by name; curves without a style are left out, and `name` returns the label
+    of a curve. Returns the figure, and (bins + 1,) percentages by curve.
     """
     figure, edges = go.Figure(), np.linspace(0.0, 1.0, len(curves[0].shares) + 1)
     beyond = {curve.name: drift.survival(curve) for curve in curves}
     floor = np.maximum(beyond[drift.FLOOR_PRIMARY], beyond[drift.FLOOR_AUXILIARY])
-    quiet: dict[str, Any] = {"x": edges, "mode": "lines", "showlegend": False, "hoverinfo": "skip"}
-    figure.add_scatter(y=floor, line={"width": 0}, **quiet)
+    invisible: dict[str, Any] = {"x": edges, "mode": "lines", "showlegend": False, "hoverinfo": "skip"}
+    figure.add_scatter(y=floor, line={"width": 0}, **invisible)
     top = np.maximum(beyond[drift.CROSS], floor)
-    figure.add_scatter(y=top, line={"width": 0}, fill="tonexty", fillcolor=EXCESS, **quiet)
+    figure.add_scatter(y=top, line={"width": 0}, fill="tonexty", fillcolor=EXCESS, **invisible)
     for distribution in curves:
         if distribution.name in lines:
             hover = f"%{{y:.1f}}% shift by %{{x:.3f}} or more<extra>{distribution.name}</extra>"
@@ -152,14 +152,14 @@ def survival_curves(
 def plot_slopes(movers: Movers, height: int, chosen: int | None = None, texts: Sequence[str] = "AB") -> go.Figure:
     """Plot one line per neuron, in the colour of the text that ranks it higher; `texts` are escaped names."""
     figure = go.Figure()
-    up = movers.second > movers.first
-    for text, color, members in ((texts[0], TEXT_A, ~up), (texts[1], TEXT_B, up)):
+    is_higher_on_b = movers.second > movers.first
+    for text, color, members in ((texts[0], TEXT_A, ~is_higher_on_b), (texts[1], TEXT_B, is_higher_on_b)):
         if members.any():
             figure.add_trace(_slope_trace(movers, np.flatnonzero(members), f"higher on {text}", color))
         x, side, shift = (1.0, "right", 8) if color == TEXT_B else (0.0, "left", -36)
         position = {"x": x, "xref": "paper", "xanchor": side, "xshift": shift, "y": 1.02, "yref": "paper"}
-        words = f"higher here: {int(members.sum())}"
-        figure.add_annotation(text=words, font={"color": color}, yanchor="bottom", showarrow=False, **position)
+        count = f"higher here: {int(members.sum())}"
+        figure.add_annotation(text=count, font={"color": color}, yanchor="bottom", showarrow=False, **position)
     _mark_chosen(figure, movers, chosen)
     margin = {"l": 56, "r": 40, "t": 28, "b": 32}
     style(figure, "", "rank (1 = most important)", height, margin=margin)
@@ -169,14 +169,15 @@ def plot_slopes(movers: Movers, height: int, chosen: int | None = None, texts: S
 
 def _slope_trace(movers: Movers, members: np.ndarray, name: str, color: str) -> go.Scatter:
     """Return one trace for all lines of a hue, broken between neurons."""
+    # each neuron has three points: its two ranks, and a gap
     ends = zip(movers.first[members], movers.second[members], strict=True)
     neuron = np.repeat(movers.neurons[members], 3)
-    moves = np.repeat(movers.second[members] - movers.first[members], 3)
+    shifts = np.repeat(movers.second[members] - movers.first[members], 3)
     unit = unit_data(movers.layer, NONE, neuron)
     return go.Scatter(
         x=[0.0, 1.0, None] * len(members),
         y=[rank for pair in ends for rank in (*(round(float(end), 4) for end in pair), None)],
-        customdata=np.column_stack([unit, np.round(moves, 4)]),
+        customdata=np.column_stack([unit, np.round(shifts, 4)]),
         mode="lines+markers",
         line={"color": color, "width": 1.5},
         marker={"color": color, "size": 7},

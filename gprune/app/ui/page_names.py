@@ -1,7 +1,6 @@
 """The table of pages and their places, for navigation, links and reports.
 
-A page shows one or several places, each behind a tab of its own. This is the one table that every link is
-made from.
+A page shows one place, or several places in one tab each. Every link is made from this table.
 """
 
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ PURPOSE = (
     "see which neurons of a language model change importance with the calibration text, adjust the RASA "
     "thresholds, prune, and compare the result with other methods"
 )
-"""what the tool is for, after its name"""
+"""what the tool is for; follows its name and a colon"""
 TAB = "tab"
 """key in the address: the open tab of a page"""
 
@@ -32,7 +31,7 @@ NAMES = {
     "report": "Report",
     "help": "Help",
 }
-"""title by the module that draws it"""
+"""titles of pages and tabs, by the module that draws them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +108,14 @@ def page_at(url: str) -> Page:
     return next((candidate for candidate in PAGES if candidate.url == url), PAGES[0])
 
 
-def first(url: str) -> str:
+def first_place(url: str) -> str:
     """Return the default place of a page."""
     return next(iter(page_at(url).places))
 
 
 def tab(place: str) -> dict[str, str]:
     """Return the query that opens a place on its page; empty for the default place."""
-    return {} if first(PAGE_OF[place].url) == place else {TAB: place}
+    return {} if first_place(PAGE_OF[place].url) == place else {TAB: place}
 
 
 def describe_place(place: str) -> str:

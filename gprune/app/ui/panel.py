@@ -23,7 +23,7 @@ LAYER, MODULE, NEURON = KEYS = ("layer", "module", "neuron")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A layer of a run, a module in it, a neuron in it; each is counted from 0, None for none."""
+    """The selected layer, and optionally a module or a neuron in it; all count from 0, and None means not selected."""
 
     layer: int | None = None
     module: int | None = None
@@ -46,7 +46,7 @@ NOTHING = Selection()
 
 
 def available_part(run: Run, selection: Selection) -> tuple[Selection, str]:
-    """Return the part of a selection that exists in a run, and a description of the first part that does not."""
+    """Return the part of a selection that exists in a run, and a description of the first part that does not, or ""."""
     shape = run.shape
     if not selection or shape is None:
         return Selection(), ""
@@ -59,7 +59,7 @@ def available_part(run: Run, selection: Selection) -> tuple[Selection, str]:
     if partition is None:
         return Selection(layer, None, neuron), ""
     if neuron is not None:
-        # a neuron names its module, which another run may have cut otherwise
+        # the module follows from the neuron, because another run may have divided the layer differently
         return Selection(layer, int(partition.labels[layer][neuron]), neuron), ""
     if module is not None and module >= partition.counts[layer]:
         return Selection(layer), f"module {module} in layer {layer}: it has {partition.counts[layer]}"
@@ -79,7 +79,7 @@ def parse_selection(run: Run, option: Any) -> Selection:
     """
     parts = tuple(option) if isinstance(option, tuple | list) else (option,)
     is_valid = all(part is None or (isinstance(part, int) and part >= 0) for part in parts)
-    rule = "a layer, or layer, module and neuron, None for none of a kind"
+    rule = "a layer, or a sequence of layer, module and neuron, each of which may be None"
     require(is_valid and 1 <= len(parts) <= 3 and not isinstance(option, bool), "selected", option, rule)
     selection, missing = available_part(run, Selection(*parts))
     if missing:
@@ -118,13 +118,13 @@ class Panel:
     """the call that reproduces the panel; None if no function of a run does"""
 
 
-Asked = Callable[[Run, Mapping[str, Any]], Iterable[dict[str, Any]]]
-"""function that returns the options of each figure of a page, from the run and the values of its address"""
+OptionReader = Callable[[Run, Mapping[str, Any]], Iterable[dict[str, Any]]]
+"""function that returns the options of each drawing of a figure on a page, from the run and the address by key"""
 
 
 @dataclass(frozen=True, slots=True)
 class PanelFunction(Generic[P]):
-    """A figure function with its card and the address keys of its options."""
+    """A function that makes a figure of a run, with the figure's card and options."""
 
     name: str
     """unique name of the figure"""
@@ -133,34 +133,37 @@ class PanelFunction(Generic[P]):
     heading: str
     """heading of the card until the finding is known"""
     make: Callable[P, Panel]
+    """makes the panel from the run and the options"""
     options: Mapping[str, Any]
     """options with their defaults"""
-    asked: Asked
+    read_options: OptionReader
+    """returns the options that the address of a page has set"""
     clicked: bool
+    """whether marks of the figure can be clicked"""
 
     def __call__(self, *args: P.args, **options: P.kwargs) -> Panel:
         """Make the panel of a run, the first argument."""
         drawn_panel = self.make(*args, **options)
         if self.clicked:
-            # a clicked mark does not fade the others: the page itself marks the selection
+            # Plotly would fade the other marks after a click; the page marks the selection itself
             for trace in drawn_panel.figure.data:
                 if trace.type in ("scatter", "scattergl", "bar"):
                     opacity = trace.marker.opacity
                     trace.unselected = {"marker": {"opacity": 1.0 if opacity is None else opacity}}
         # an option that begins with `_` follows from the others; a page passes it to avoid computing it again
-        options_given = {option: value for option, value in options.items() if option[0] != "_"}
-        changed = {option: value for option, value in options_given.items() if value != self.options[option]}
+        public_options = {option: value for option, value in options.items() if option[0] != "_"}
+        changed = {option: value for option, value in public_options.items() if value != self.options[option]}
         return replace(drawn_panel, title=drawn_panel.title or self.heading, code=Call(self.name, changed))
 
     @property
     def about(self) -> str:
-        """Return the first line of its description."""
+        """The first line of the docstring, or the name of the figure."""
         first = (inspect.getdoc(self.make) or self.name.replace("_", " ")).splitlines()[0]
         return first.rstrip(".")
 
 
 KNOWN: dict[str, PanelFunction[...]] = {}
-"""every figure by its name; a module adds its figures when it is imported"""
+"""every declared figure by name; a module adds its figures when it is imported"""
 
 
 def panel(
@@ -169,18 +172,18 @@ def panel(
     heading: str,
     *,
     clicked: bool = False,
-    reads: Mapping[str, str] | Asked | None = None,
+    reads: Mapping[str, str] | OptionReader | None = None,
     group: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, Panel]], PanelFunction[P]]:
-    """Declare a figure by a unique name: a function of a run, and of named options that have defaults.
+    """Return a decorator that declares a figure: a function of a run, and of named options that have defaults.
 
     An option is a plain value, or `selected`, which is a selection. Parameters that begin with `_` are not options;
     `group` has the defaults of the options in `**`. `heading` is the title of the card until the finding is known.
-    `clicked` is True if marks of the figure can be clicked, as in every figure that marks a selection. `reads` maps
-    each option to its key in the address, or is a function that finds the options.
+    `clicked` is True if marks of the figure can be clicked; figures with the option `selected` always can. `reads` maps
+    each option to its key in the address, or is a function that returns the options.
     """
 
-    def declared(make: Callable[P, Panel]) -> PanelFunction[P]:
+    def declare(make: Callable[P, Panel]) -> PanelFunction[P]:
         parameters = list(inspect.signature(make).parameters.values())[1:]
         keywords = [
             parameter
@@ -193,21 +196,21 @@ def panel(
         KNOWN[name] = function
         return function
 
-    return declared
+    return declare
 
 
-def _reader_of(reads: Mapping[str, str]) -> Asked:
+def _reader_of(reads: Mapping[str, str]) -> OptionReader:
     """Return a function that reads options from their keys in the address."""
 
     def read_options(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-        set_options = {option: values.get(key) for option, key in reads.items()}
-        yield {option: value for option, value in set_options.items() if value not in (None, "")}
+        option_values = {option: values.get(key) for option, key in reads.items()}
+        yield {option: value for option, value in option_values.items() if value not in (None, "")}
 
     return read_options
 
 
-def in_range(name: str, value: int | None, count: int) -> int:
-    """Return an index below a count, by default the middle one. Raises SettingsError if it is too large."""
+def index_or_middle(name: str, value: int | None, count: int) -> int:
+    """Return the index `value`, or the middle one if it is None. Raises SettingsError if it is not below `count`."""
     if value is None:
         return count // 2
     require_whole(**{name: value})

@@ -21,10 +21,11 @@ from gprune.study import ReliabilitySettings
 SHOWN = work.SHOWN
 """session key of the name of the run that is shown"""
 _PICKED, _STUDIES = "frame_run", "frame_studies"
-_ROOM = 25
-"""letters of a label that the field shows"""
-_LONGEST = 40
-"""letters of a setting in a label"""
+"""session keys: the list of runs, and the switch for the runs of studies"""
+_FIELD_CHARACTERS = 25
+"""number of characters of a label that fit in the field"""
+_SETTING_CHARACTERS = 40
+"""maximum number of characters of a setting in a label"""
 _LABEL, _DELETED = "frame_run_label", "frame_run_deleted"
 """session keys: the label of the shown run, and name and label of a run that was deleted while it was shown"""
 
@@ -38,11 +39,11 @@ def labels(runs: list[Run]) -> dict[str, str]:
     labels_by_name = {run.name: _base_label(run) for run in runs}
     _append_differences(runs, labels_by_name)
     # labels are unique, because a browser identifies a run by its label
-    for words in (lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
+    for suffix in (lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
         times = Counter(labels_by_name.values())
         for run in runs:
             if times[labels_by_name[run.name]] > 1:
-                labels_by_name[run.name] += f" · {words(run)}"
+                labels_by_name[run.name] += f" · {suffix(run)}"
     return labels_by_name
 
 
@@ -60,11 +61,11 @@ def _append_differences(runs: list[Run], labels_by_name: dict[str, str]) -> None
 
 
 def _label_setting(run: Run, field: str, value: str) -> str:
-    """Return the text of a setting in a label."""
+    """Return a setting as part of a label; `value` is the setting as text."""
     study = run.study
     if field == "metric":
         return label(study.metric)
-    short_ones = {
+    short_forms = {
         "retention": f"keep {100 * study.retention:.3g}%",
         "model": short(study.model),
         "primary": f"A {short_text(study, study.primary)}",
@@ -74,11 +75,12 @@ def _label_setting(run: Run, field: str, value: str) -> str:
         "evaluation.texts": f"on {', '.join(short_text(study, text) for text in study.evaluation.texts) or 'no text'}",
         "evaluation.tasks": format_count(len(study.evaluation.tasks), "task"),
     }
-    words = short_ones.get(field) or f"{field.rpartition('.')[2].replace('_', ' ')} {value}"
-    return shorten(words, _LONGEST, placeholder=" …")
+    text = short_forms.get(field) or f"{field.rpartition('.')[2].replace('_', ' ')} {value}"
+    return shorten(text, _SETTING_CHARACTERS, placeholder=" …")
 
 
 def _base_label(run: Run) -> str:
+    """Return the label of a run without regard to other runs."""
     study = run.study
     parts = [run.title or short(study.model)]
     if run.state != "done":
@@ -101,10 +103,10 @@ def choose_run(name: str) -> None:
     address.set_value(RUN, name)
 
 
-def forget_run(name: str, left: list[Run]) -> None:
-    """Select the default run of the runs that are left if the deleted run is the shown one."""
+def forget_run(name: str, remaining: list[Run]) -> None:
+    """Select the default of the remaining runs if the deleted run was shown."""
     if st.session_state.get(SHOWN) == name:
-        address.set_value(RUN, _default_name(left))
+        address.set_value(RUN, _default_name(remaining))
 
 
 def _default_name(runs: list[Run]) -> str:
@@ -116,14 +118,14 @@ def _default_name(runs: list[Run]) -> str:
 
 
 def draw_run_list(runs: list[Run]) -> None:
-    """Draw the choice of the run, kept in the address by its folder's name."""
+    """Draw the list of runs; the address has the name of the selected run."""
     default = _default_name(runs)
-    # always there, so that a copied address shows the same run to whoever opens it later
+    # the address always has the run, so that a copied address shows the same run later
     name = address.read_text(RUN, default)
     is_known = any(run.name == name for run in runs)
     chosen = name if is_known else default
     if is_known:
-        # the shown run stays when another run becomes the default
+        # set the value, so that the run stays selected when another run becomes the default
         address.set_value(RUN, chosen)
         st.session_state[_LABEL] = labels(runs)[chosen]
     elif st.session_state.get(SHOWN) == name:
@@ -136,18 +138,18 @@ def draw_run_list(runs: list[Run]) -> None:
 
 def explain_missing(runs: list[Run]) -> None:
     """Show on the page that the run of the address is not in the cache, and offer the nearest one."""
-    wanted_name = address.read_text(RUN)
-    if not wanted_name or any(run.name == wanted_name for run in runs):
+    requested = address.read_text(RUN)
+    if not requested or any(run.name == requested for run in runs):
         return
     name, deleted_label = st.session_state.get(_DELETED, ("", ""))
-    if name == wanted_name:
+    if name == requested:
         st.warning(f"The run “{escape(deleted_label)}” was deleted.", icon=":material/delete:")
     else:
-        st.warning(f"The run {escape(wanted_name)} of the address is not in this cache.")
+        st.warning(f"The run {escape(requested)} of the address is not in this cache.")
     if runs:
-        nearest = next(iter(get_close_matches(wanted_name, [run.name for run in runs], n=1)), _default_name(runs))
-        words = f"Open “{escape(labels(runs)[nearest])}”"
-        components.action_button(words, "frame_go_on", "", choose_run, nearest)
+        nearest = next(iter(get_close_matches(requested, [run.name for run in runs], n=1)), _default_name(runs))
+        label_text = f"Open “{escape(labels(runs)[nearest])}”"
+        components.action_button(label_text, "frame_go_on", "", choose_run, nearest)
 
 
 def _draw_selector(runs: list[Run], chosen: str | None) -> None:
@@ -163,10 +165,9 @@ def _draw_selector(runs: list[Run], chosen: str | None) -> None:
         format_func=lambda name: run_label(offered[name], names) if name in offered else name,
         help="Every page shows this run.",
         placeholder="Choose a run",
-        on_change=_take,
+        on_change=_store_choice,
     )
-    if chosen and len(label := run_label(offered[chosen], names)) > _ROOM:
-        # the field is narrower than that
+    if chosen and len(label := run_label(offered[chosen], names)) > _FIELD_CHARACTERS:
         st.caption(escape(label))
     if independent and of_studies:
         many = len(of_studies) > 1
@@ -177,7 +178,7 @@ def _draw_selector(runs: list[Run], chosen: str | None) -> None:
         )
 
 
-def _take() -> None:
+def _store_choice() -> None:
     picked = st.session_state[_PICKED]
     if picked is not None:
         address.defer_change(_PICKED, lambda: choose_run(str(picked)))
@@ -199,8 +200,8 @@ def listed_runs(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
 def run_label(run: Run, names: dict[str, str]) -> str:
     """Return the label of a run in a list, with the series of studies that it belongs to."""
     label = names.get(run.name, run.name)
-    is_grouped = not run.study.group or label.startswith(run.study.group)
-    return label if is_grouped else f"{run.study.group} · {label}"
+    lacks_group = run.study.group and not label.startswith(run.study.group)
+    return f"{run.study.group} · {label}" if lacks_group else label
 
 
 def _split_studies(runs: list[Run]) -> tuple[list[Run], list[Run]]:

@@ -1,4 +1,4 @@
-"""State of a run and its job: live or not, how far it is, and what a pack left out."""
+"""State of a run and its job: whether it is live, its progress, and what its pack left out."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ SPEEDS = {
     "cpu": "cpu: batch 1, prompt 128, 64 new tokens",
     "gpu": "gpu: the paper's setting, batch 8, prompt 2048, 512 new tokens",
 }
-"""presets of the speed measurement, in words"""
+"""descriptions of the presets of the speed measurement, by name"""
 PACK_HELP = (
     "This run comes from a pack. Its results are here, but its model and texts are not. Cards that need them say so."
 )
@@ -32,7 +32,7 @@ _JOB_STEPS = {
     "sweep": "running the studies of a sweep",
     "reproduce": "running the studies of tables",
 }
-"""steps that a job reports besides the stages of its study"""
+"""titles of the steps that a job reports besides the stages of its study"""
 
 
 @lru_cache(1024)
@@ -51,7 +51,7 @@ def run_of_job(root: str, job_id: str) -> str:
 
 
 def is_live(run: Run) -> bool:
-    """Return True if a process works on this run, or a job waits to."""
+    """Return True if a process works on this run, or a job for it is queued."""
     if run.state == "running":
         return True
     try:
@@ -93,7 +93,7 @@ def run_outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
     elapsed_of_job = progress.elapsed or 0.0
     # a start in the future means that the clock was set back since
     elapsed = min(seconds, elapsed_of_job) if seconds >= 0 else elapsed_of_job
-    # proportions become seconds once this run has timed a batch
+    # estimates that do not come from cached timings are proportions, which the timings of this run turn into seconds
     from_cache = run.record.get("expected_from_cache", True)
     timed = None if from_cache else {stage.stage: stage.seconds for stage in progress.stages}
     return Outlook.of(run.expected_seconds, ended, elapsed, progress.stage, progress.fraction, timed)
@@ -121,8 +121,8 @@ def pack_sentence(error: GpruneError) -> str:
     )
 
 
-def no_model(run: Run) -> str:
-    """Return where the pruned model of a packed run is."""
+def missing_model_sentence(run: Run) -> str:
+    """Return why a packed run has no pruned model, and the remedy."""
     if "checkpoint" in run.left_out:
         return "A pack contains no model. Load or export the pruned model where this run was made."
     return "This run was packed before it wrote its model. Finish it where it was made."
@@ -142,7 +142,8 @@ def missing_inputs(run: Run) -> str:
 def require_inputs(root: str, study: Study) -> None:
     """Refuse to compute a study whose model is missing, because its job would fail later.
 
-    Raises ModelError if the model is missing or, for a model that only packs contain, a text is missing.
+    Raises ModelError if the model is missing. If all runs of the model come from packs, it also raises ModelError if a
+    text is missing.
     """
     runs = [run for run in all_runs(root)[0] if run.study.model == study.model]
     if runs and all(run.packed for run in runs):

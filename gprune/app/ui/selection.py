@@ -16,7 +16,8 @@ PLACE = "inspector"
 """the place that shows the selected unit"""
 _LONGEST = 80
 """maximum number of characters of a search"""
-_ERROR, _ON_THE_WAY = "find_error", "find_on_the_way"
+_ERROR, _IS_OPENING = "find_error", "find_on_the_way"
+"""session keys: the error of the last search, and whether the Inspector is being opened"""
 
 
 def requested_selection() -> Selection:
@@ -31,15 +32,15 @@ def current_selection(run: Run) -> Selection:
 
 
 def select(layer: int | None, module: int | None = None, neuron: int | None = None) -> None:
-    """Select a unit, or clear the selection without a layer; for callbacks."""
+    """Select a unit, or clear the selection if `layer` is None; for callbacks."""
     parts = (layer, module, neuron) if layer is not None else (None, None, None)
     address.set_values(dict(zip(KEYS, parts, strict=True)))
 
 
 def select_mark(point: dict[str, Any]) -> None:
     """Select the unit of a clicked mark, whose custom data begin with layer, module and neuron, -1 for none."""
-    parts_sent = custom_data(point)[: len(KEYS)]
-    parts = [int(value) if int(value) >= 0 else None for value in parts_sent]
+    values = custom_data(point)[: len(KEYS)]
+    parts = [int(value) if int(value) >= 0 else None for value in values]
     if parts and parts[0] is not None:
         select(*parts)
 
@@ -47,7 +48,7 @@ def select_mark(point: dict[str, Any]) -> None:
 def custom_data(point: dict[str, Any]) -> list[Any]:
     """Return the custom data of a clicked mark as a list."""
     data = point.get("customdata")
-    # an array that went to the browser as bytes comes back as numbered entries
+    # an array that was sent to the browser as bytes comes back as a dictionary by index
     return list(data.values() if isinstance(data, dict) else data or [])
 
 
@@ -58,11 +59,11 @@ def layer_field(run: Run, key: str, layers: int, default: int | None = None) -> 
     if selected is not None and selected < layers:
         layer = selected
     st.session_state[key] = layer
-    st.number_input("Layer", 0, layers - 1, key=key, on_change=_take_layer, args=(key,), width=160)
+    st.number_input("Layer", 0, layers - 1, key=key, on_change=_store_layer, args=(key,), width=160)
     return layer
 
 
-def _take_layer(key: str) -> None:
+def _store_layer(key: str) -> None:
     typed = st.session_state.get(key)
     if typed is not None:
         address.defer_change(key, lambda: select(int(typed)))
@@ -71,25 +72,25 @@ def _take_layer(key: str) -> None:
 def draw_table(frame: pd.DataFrame, key: str, after: Callable[[], None] | None = None, **options: Any) -> None:
     """Draw a table; a click on a row selects the unit in its columns KEYS, and then calls `after`."""
 
-    def take(row_number: int) -> None:
+    def select_row(row_number: int) -> None:
         row = frame.iloc[row_number]
         select(*(int(row[name]) if name in frame.columns else None for name in KEYS))
         if after is not None:
             after()
 
-    tables.show(frame, key=key, on_row=take, **options)
+    tables.show(frame, key=key, on_row=select_row, **options)
 
 
 def draw_chip(run: Run) -> None:
     """Draw the selection as a button that clears it."""
-    wanted_unit = requested_selection()
-    if not wanted_unit:
+    requested = requested_selection()
+    if not requested:
         return
     components.action_button(
-        wanted_unit.words, "frame_selection", "close", select, None,
+        requested.words, "frame_selection", "close", select, None,
         help="Selected on every page; click to clear.", width="stretch",
     )  # fmt: skip
-    if address.current_page() != PLACE:
+    if address.current_place() != PLACE:
         address.link(PLACE, "Open in Inspector", ":material/frame_inspect:", width="stretch")
     unit = current_selection(run)
     if unit.module is None and unit.neuron is not None:
@@ -104,24 +105,24 @@ def warn_of_missing(run: Run, slot: Any) -> None:
 
 def draw_search(run: Run) -> None:
     """Draw the search field of the sidebar, except on the Inspector, which has its own."""
-    if address.current_page() == PLACE:
-        st.session_state.pop(_ON_THE_WAY, None)
+    if address.current_place() == PLACE:
+        st.session_state.pop(_IS_OPENING, None)
         return
-    if st.session_state.get(_ON_THE_WAY):
-        # a message of a page that is still being built can interrupt the change to another page
+    if st.session_state.get(_IS_OPENING):
+        # repeated until it succeeds: an event of a page that is still being drawn can interrupt the change of page
         address.open_page(PLACE)
     search_field(run, "frame_find", placeholder="Find a neuron: L5N688", label_visibility="collapsed")
 
 
 def search_field(run: Run, key: str, **options: object) -> None:
     """Draw the field that finds a unit, and below it the reason if the last search failed."""
-    st.text_input("Find", key=key, on_change=_find, args=(run, key), **options)  # type: ignore[call-overload]
+    st.text_input("Find", key=key, on_change=_start_search, args=(run, key), **options)  # type: ignore[call-overload]
     if problem := st.session_state.pop(_ERROR, ""):
         st.error(escape_error(problem), icon=":material/search_off:")
 
 
-def _find(run: Run, key: str) -> None:
-    # the field itself has no limit, because the sidebar has no room to display it
+def _start_search(run: Run, key: str) -> None:
+    # the field itself has no limit, because the sidebar has no room to display the limit
     typed = str(st.session_state.get(key) or "")[:_LONGEST]
     if typed.strip():
         address.defer_change(key, lambda: _find_unit(run, key, typed))
@@ -140,5 +141,5 @@ def _find_unit(run: Run, key: str, typed: str) -> None:
         st.session_state[_ERROR] = f"this run has no {missing}"
         return
     st.session_state[key] = ""
-    st.session_state[_ON_THE_WAY] = True
+    st.session_state[_IS_OPENING] = True
     select(unit.layer, unit.module, unit.neuron)

@@ -20,14 +20,15 @@ from gprune.pipeline.runs.opened import MissingResultError, Run, root
 
 SLIDE = "slide"
 """key in the address: the number of the open slide, from 1"""
-_LETTERS = 21
-_FEW = 4
-_BESIDE = {"orientation": "v", "x": 1.01, "xanchor": "left", "y": 1.0, "yanchor": "top"}
-"""position of a longer legend: next to the figure, which is wide"""
-_LARGER = 1.7
-"""factor by which lines and marks are larger"""
-# The slide that was asked for last is one value of the browser. With a button for each number, two presses while a
-# slide is drawn would reach the script as two clicks, whose order Streamlit does not keep.
+_FONT_PIXELS = 21
+_MOST_LEGEND_ENTRIES = 4
+"""maximum number of entries of a legend above the figure"""
+_LEGEND_RIGHT = {"orientation": "v", "x": 1.01, "xanchor": "left", "y": 1.0, "yanchor": "top"}
+"""position of a longer legend: to the right of the figure, which is wide"""
+_ENLARGEMENT = 1.7
+"""factor by which lines and marks are enlarged"""
+# This component sends the slide that was requested last as one value. With a Streamlit button for each number, two
+# presses while a slide is drawn would reach the script as two clicks, whose order Streamlit does not keep.
 _FOOT = st.components.v2.component(
     "gprune_slide_foot",
     html='<nav class="slide-foot" aria-label="slides"></nav>\n',
@@ -45,9 +46,9 @@ class Slide:
     title: str
     """its question"""
     finding: Callable[[Run], str]
-    """the answer of a run, whose first sentence it shows; raises MissingResultError if the run lacks it"""
+    """returns the answer of a run, whose first sentence is shown; raises MissingResultError if a result is missing"""
     figure: str = ""
-    """name of its figure; the last slide has the retention curve"""
+    """name of its figure; empty for the last slide, which has the retention curve"""
 
     def sentence(self, run: Run | None) -> str:
         """Return the sentence, or the reason why there is none. Raises GpruneError if a result is damaged."""
@@ -55,7 +56,7 @@ class Slide:
             active = work.read_situation(root()).active
             return "The first run has just begun." if active else "There is no run yet."
         try:
-            # a full stop and a space end a sentence; "6.3 %" has no space
+            # a sentence ends with a full stop and a space, unlike the full stop in 6.3
             return re.split(r"(?<=\.)\s+", self.finding(run), maxsplit=1)[0]
         except MissingResultError as missing:
             reason = "is being computed" if run_status.is_live(run) else "is not part of this run"
@@ -72,12 +73,13 @@ SLIDES = (
     Slide("rasa", "What if less is kept?", story.retention_finding),
 )
 _NUMBERS = [*(str(number) for number in range(1, len(SLIDES) + 1)), ""]
+"""allowed values of SLIDE; empty if no slide is open"""
 
 
 FRAME = "slide_figure"
 """key of the container of a slide's figure"""
-PLAIN = {"displayModeBar": False}
-"""configuration of a figure without a toolbar"""
+NO_TOOLBAR = {"displayModeBar": False}
+"""Plotly's configuration of a figure without a toolbar"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,8 @@ class SlideFigures:
     panels: Mapping[str, PanelFunction[...]]
     """the figures of all pages by name"""
     retention_curve: Callable[[Run, Callable[[str], None]], None]
-    """draws slider and figure of the last slide, the figure in the container FRAME; calls the function with the
-    sentence for the slider's retention"""
+    """draws slider and figure of the last slide, the figure in the container FRAME; calls its second argument with the
+    sentence for the retention of the slider"""
 
 
 def draw_button(key: str, **look: Any) -> None:
@@ -116,7 +118,7 @@ def draw_slide(run: Run | None, figures: SlideFigures) -> None:
         with components.show_errors():
             heading = st.empty()
             _draw_sentence(heading, slide.sentence(run))
-            # the sentence names a result that is missing
+            # the sentence already names a missing result
             with contextlib.suppress(MissingResultError):
                 if run is not None and slide.figure:
                     with st.container(key=FRAME):
@@ -131,41 +133,41 @@ def _draw_sentence(heading: Any, sentence: str) -> None:
 
 
 def _draw_figure(name: str, panel: Panel) -> None:
-    options: dict[str, Any] = {"config": PLAIN, "alt": panel.alt or panel.caption}
+    options: dict[str, Any] = {"config": NO_TOOLBAR, "alt": panel.alt or panel.caption}
     st.plotly_chart(enlarge_figure(panel.figure), key=f"slide_{name}", height="stretch", **options)
 
 
 def enlarge_figure(figure: go.Figure) -> go.Figure:
-    """Return a figure that takes the height of its frame, with larger letters, lines and marks.
+    """Return a figure that takes the height of its frame, with larger text, lines and marks.
 
     The original figure is not changed.
     """
-    letters = {"font": {"size": _LETTERS}}
-    copy = go.Figure(figure).update_layout(font={"size": _LETTERS}, legend=letters, height=None, title=None)
-    copy.update_annotations(font_size=_LETTERS)
-    copy.update_xaxes(tickfont={"size": _LETTERS}, title=letters, automargin=True)
-    copy.update_yaxes(tickfont={"size": _LETTERS}, title=letters, automargin=True)
-    if copy.layout.legend.orientation != "h" or len(copy.data) > _FEW:
-        copy.update_layout(legend=_BESIDE)
+    font = {"font": {"size": _FONT_PIXELS}}
+    copy = go.Figure(figure).update_layout(font={"size": _FONT_PIXELS}, legend=font, height=None, title=None)
+    copy.update_annotations(font_size=_FONT_PIXELS)
+    copy.update_xaxes(tickfont={"size": _FONT_PIXELS}, title=font, automargin=True)
+    copy.update_yaxes(tickfont={"size": _FONT_PIXELS}, title=font, automargin=True)
+    if copy.layout.legend.orientation != "h" or len(copy.data) > _MOST_LEGEND_ENTRIES:
+        copy.update_layout(legend=_LEGEND_RIGHT)
     for trace in copy.data:
         # bars and maps have no width or size of their own
         for part, size in (("line", "width"), ("marker", "size")):
             look: Any = getattr(trace, part, None)
             value = getattr(look, size, None)
             if isinstance(value, int | float):
-                look[size] = value * _LARGER
+                look[size] = value * _ENLARGEMENT
     return copy
 
 
 def _draw_foot(number: int) -> None:
-    """Draw the numbers of the slides, which also listen to the keys of a presenter."""
+    """Draw the numbers of the slides; their component also handles the keys of a presenter."""
 
-    def take() -> None:
-        sent = st.session_state["slide_foot"].get("asked")
-        target = sent.get("slide") if isinstance(sent, dict) else None
-        # what a browser sends may be anything
+    def open_requested() -> None:
+        request = st.session_state["slide_foot"].get("asked")
+        target = request.get("slide") if isinstance(request, dict) else None
+        # a browser can send any value
         if type(target) is int and 1 <= target <= len(SLIDES):
             address.set_value(SLIDE, str(target))
 
     data = {"titles": [slide.title for slide in SLIDES], "shown": number}
-    _FOOT(key="slide_foot", data=data, height="content", on_asked_change=take)
+    _FOOT(key="slide_foot", data=data, height="content", on_asked_change=open_requested)

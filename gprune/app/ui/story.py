@@ -21,8 +21,9 @@ from gprune.study.methods import METHODS, of_masks
 from gprune.system.errors import GpruneError
 
 FINE = 200
-"""bins behind a curve of drifts"""
+"""number of histogram bins for curves of the drift distribution"""
 _BINS = 5
+"""number of drift bins in which decisions are compared"""
 
 
 def holdout_statuses(run: Run) -> dict[str, HoldoutStatus]:
@@ -37,24 +38,22 @@ def has_ended(run: Run) -> bool:
 
 @lru_cache(32)
 def method_results(run: Run) -> list[MethodResult]:
-    """Return the results of every method of a run, joined with complete runs that differ only in their seed.
+    """Return the results of every method of a run over all seeds, from complete runs that differ only in their seed.
 
     Raises StoreError if a result of the run is damaged.
     """
-    cells_of_run = derived_cache.measurements(run)
-    cells, groups, pairs = (
-        list(cells_of_run),
-        {run.name: ("", run.study.seed)},
-        {(item.method, item.text) for item in cells_of_run},
-    )
+    own_measurements = derived_cache.measurements(run)
+    measurements, groups = list(own_measurements), {run.name: ("", run.study.seed)}
+    pairs = {(item.method, item.text) for item in own_measurements}
     for seed, other in _runs_by_seed(run).items():
         if other is not run:
             with contextlib.suppress(GpruneError):
-                more = [item for item in derived_cache.measurements(other) if (item.method, item.text) in pairs]
-                if len(more) == len(cells_of_run):
-                    cells, groups = cells + more, groups | {other.name: ("", seed)}
+                added = [item for item in derived_cache.measurements(other) if (item.method, item.text) in pairs]
+                # a run that lacks some of the measurements cannot be averaged over seeds
+                if len(added) == len(own_measurements):
+                    measurements, groups = measurements + added, groups | {other.name: ("", seed)}
     left_out = comparison.unavailable(run.name, derived_cache.unavailable(run))
-    return comparison.lines(comparison.rows(cells) + left_out, groups)
+    return comparison.lines(comparison.rows(measurements) + left_out, groups)
 
 
 def expected_results(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[str, list[tuple[str, str]]]:
@@ -69,6 +68,7 @@ def expected_results(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[s
 
 
 def _outcome(run: Run) -> Opponents | None:
+    """Return the methods that the headline compares; None if the study measures no perplexity."""
     return verdict.headline_opponents(method_results(run), run.study, holdout_statuses(run))
 
 
@@ -109,7 +109,7 @@ def compared_seeds(run: Run) -> tuple[int, ...]:
 
 
 def _reason_unmeasured(run: Run, opponents: Opponents | None) -> str:
-    """Return a sentence on why a run has no perplexity of a pruned model; `opponents` is None without texts."""
+    """Return a sentence on why a run has no perplexity of a pruned model; `opponents` is that of `_outcome`."""
     if run.stopped_early:
         return "This run does not prune or measure."
     if opponents is None:
@@ -124,7 +124,7 @@ def drift_distributions(run: Run) -> list[ranks.Distribution]:
 
 
 def find_movers(run: Run, layer: int | None, among: int | None) -> ranks.Movers:
-    """Return the neurons that shift most in a layer, by default the one that drifts most, and the neuron `among`."""
+    """Return the neurons that shift most in a layer, by default the one that drifts most; `among` is included."""
     first, second = (run.key(stages.scores, role) for role in stages.PAIR)
     return _movers(run.root, run.key(stages.drift), first, second, layer, among)
 
@@ -163,10 +163,11 @@ def adapted_finding(run: Run) -> str:
 
 
 def budget_finding(run: Run) -> str:
-    """Return a sentence on where GPrune keeps more, and where less, than its main baseline.
+    """Return sentences on the retentions of GPrune and its main baseline in modules of different drift.
 
-    Raises MissingResultError if the run has no masks.
+    Raises MissingResultError if the run has no masks of GPrune.
     """
+    # raises MissingResultError if GPrune has no masks
     run.key(stages.masks, OURS)
     other = main_baseline(run)
     if other is None:
@@ -202,6 +203,7 @@ def unseen_finding(run: Run) -> str:
 
 
 def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
+    """Return sentences on the comparison on some texts; raise MissingResultError with `missing` without values."""
     results = method_results(run)
     if not any(result.by_seed(text) for result in results if result.method == OURS for text in texts):
         raise MissingResultError(missing)
@@ -210,13 +212,13 @@ def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
 
 def retention_finding(run: Run) -> str:
     """Return a sentence on how much GPrune, or else the first method, raises perplexity on the headline's text."""
-    text, cells = headline_measurements(run)
-    by_name = {item.method: item for item in cells}
-    dense = by_name.get(DENSE)
-    cut = by_name.get(OURS) or next(item for item in cells if item.method != DENSE)
+    text, measurements = headline_measurements(run)
+    by_method = {item.method: item for item in measurements}
+    dense = by_method.get(DENSE)
+    pruned = by_method.get(OURS) or next(item for item in measurements if item.method != DENSE)
     if dense is None:
         raise MissingResultError("the perplexity of the dense model")
-    return verdict.retention_finding(cut, dense)
+    return verdict.retention_finding(pruned, dense)
 
 
 def headline_measurements(run: Run) -> tuple[str, list[Measurement]]:
@@ -225,7 +227,7 @@ def headline_measurements(run: Run) -> tuple[str, list[Measurement]]:
     Raises MissingResultError if no pruned model is measured on it.
     """
     text = protocol.leading_text(holdout_statuses(run), run.study)
-    cells = [item for item in derived_cache.measurements(run) if item.text == text]
-    if not any(item.method != DENSE for item in cells):
+    measurements = [item for item in derived_cache.measurements(run) if item.text == text]
+    if not any(item.method != DENSE for item in measurements):
         raise MissingResultError(f"the perplexity of any pruned model{text and f' on {short_text(run.study, text)}'}")
-    return text, cells
+    return text, measurements

@@ -12,10 +12,10 @@ _ADDRESS = re.compile(r"(?i)(https?:(?=//)|www(?=\.))")
 _CODE = re.compile(r"`([^`]+)`")
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|$:<>~&])")
 _ICON = re.compile(r"(?<!\\):(material/\w+|[a-z]+-badge):?")
-_SPACE_OF_NUMBER = re.compile(r"(?<=\d) (?=[±×])|(?<=[±≈≤≥=<>]) (?=\d)")
+_SPACE_IN_NUMBER = re.compile(r"(?<=\d) (?=[±×])|(?<=[±≈≤≥=<>]) (?=\d)")
 _LETTER = re.compile(r"(?<![\w|-])[ABC](?![\w|-])")
 _JOINER = "\u2060"
-"""invisible character between two letters"""
+"""word joiner, an invisible character"""
 
 
 def escape(text: object) -> str:
@@ -39,7 +39,7 @@ def strip_markdown(text: str) -> str:
 
 def join_numbers(text: str) -> str:
     """Join numbers to their sign and error by no-break spaces, so that no line ends between them."""
-    return _SPACE_OF_NUMBER.sub("\u00a0", text)
+    return _SPACE_IN_NUMBER.sub("\u00a0", text)
 
 
 def in_figure(text: object) -> str:
@@ -48,7 +48,7 @@ def in_figure(text: object) -> str:
 
 
 def names_in_figure(settings: study.Study) -> dict[str, str]:
-    """Return the short names of a study's calibration texts by letter, escaped for figures; each name is unique."""
+    """Return the short names of a study's calibration texts by letter A, B or C, unique and escaped for figures."""
     names = {letter: in_figure(name_texts(letter, settings)) for letter in "ABC"[: 2 + bool(settings.substitute)]}
     count = Counter(names.values())
     return {letter: name if count[name] == 1 else f"{name} ({letter})" for letter, name in names.items()}
@@ -66,18 +66,18 @@ def text_pair(settings: study.Study) -> tuple[str, str]:
 
 
 def from_figure(text: object) -> str:
-    """Return a name or a title of a figure without Plotly's mark-up."""
+    """Return the plain text of a name or title in a figure, without Plotly's mark-up."""
     return " ".join(html.unescape(re.sub(r"</?[a-z]+[^<>]*>", " ", str(text))).split())
 
 
 def short(text: str, width: int = 22) -> str:
-    """Return a name without its folders and options, cut to `width` letters for narrow labels."""
+    """Return a name without its folders and options, cut to `width` characters for narrow labels."""
     last = study.short(text.partition("#")[0]) or text
     return last if len(last) <= width else last[: width - 1] + "…"
 
 
 def short_text(settings: study.Study, text: str, width: int = 22) -> str:
-    """Return the study's name of a text, by default its file name, cut to `width` letters for narrow labels."""
+    """Return the study's name of a text, by default its file name, cut to `width` characters for narrow labels."""
     return short(settings.text_name(text), width)
 
 
@@ -86,5 +86,6 @@ def escape_error(error: object) -> str:
 
     Text between backticks, such as a command, is shown as code without mark-up.
     """
+    # the split puts the text between backticks at the odd indices
     parts = _CODE.split(safe_parsing.sentence(error))
     return "".join(f"`{part}`" if i % 2 else _escape_line(part) for i, part in enumerate(parts))

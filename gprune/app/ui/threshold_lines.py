@@ -1,4 +1,4 @@
-"""The scatter of modules with two lines that can be dragged: counts follow in the browser.
+"""The scatter of modules with two draggable threshold lines; while a line moves, the browser counts the modules.
 
 The lines show the same pair of quantiles as the sliders. Their position is sent to the browser with the data, and a
 callback receives it when a line is released.
@@ -20,7 +20,7 @@ from gprune.app.ui.marks import RING
 from gprune.records import Array, ModuleStatistics
 
 SCRIPTS = ("moving.js", "counting.js", "drawing.js")
-"""files that are joined into one module"""
+"""files that are joined into one JavaScript module"""
 _COMPONENT = st.components.v2.component(
     "gprune_threshold_lines",
     html=components.read_asset("threshold_lines.html"),
@@ -30,7 +30,7 @@ _COMPONENT = st.components.v2.component(
 STEPS = 200
 """number of steps between the quantiles 0 and 1"""
 COLORS = (GREY, TEXT_A, TEXT_B)
-"""of modules that are unchanged, adapted but still scored from A, re-scored from B"""
+"""colours of modules that are unchanged, adapted but still scored from A, and re-scored from B"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Lines:
     score_quantile: float
     """in [0, 1]"""
     selection: str
-    """the rule: drift_and_score, drift, or another rule, which has no lines"""
+    """the rule that selects modules; it has lines if it is drift_and_score or drift"""
     log: bool
     """whether the score is drawn on a log scale"""
 

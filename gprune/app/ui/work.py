@@ -53,13 +53,13 @@ class Situation:
 
     @property
     def states(self) -> str:
-        """Text that changes with the state of a job or run, and when a run gets its first chart."""
+        """Text that changes with the state of a job or run, and when a run gets its rank drift, its first chart."""
         jobs = [(job.id, job.state) for job in self.jobs]
         runs = [(run.name, run.state, stages.drift(run.graph).name in run.stages) for run in self.runs]
         return repr((jobs, runs, len(self.unreadable)))
 
     def stage_counts(self, name: str | None) -> str:
-        """Return a text that changes with every stage of a run, or of all runs where no name is given."""
+        """Return a text that changes with every finished stage of a run, or of any run if `name` is None."""
         return repr([len(run.stages) for run in self.runs if name in (None, run.name)])
 
 
@@ -90,7 +90,7 @@ def submit(root: str, study: Study, label: str = "", arguments: tuple[str, ...] 
 
 
 def resume(root: str, job_id: str) -> Job:
-    """Submit the study of a job again; for errors see `submit`, and GpruneError if it cannot be read."""
+    """Submit the study of a job again. Raises the errors of `submit`, and GpruneError if the study cannot be read."""
     require_trust(queue.study_of(Path(root), job_id).trust_remote_code)
     return queue.resume(Path(root), job_id)
 
@@ -98,8 +98,8 @@ def resume(root: str, job_id: str) -> Job:
 def start(root: str, study: Study, arguments: tuple[str, ...] = (), origin: str = "") -> Job | None:
     """Submit a study and return its job; draw the error and return None if it cannot start.
 
-    A second click returns the job of the first. `origin` is the run to compare its result with, by default the
-    one on the page.
+    A second click returns the job of the first. `origin` is the name of the run to compare its result with, by
+    default the one that is shown.
     """
     with components.show_errors():
         run_status.require_inputs(root, study)
@@ -107,9 +107,9 @@ def start(root: str, study: Study, arguments: tuple[str, ...] = (), origin: str 
     return None
 
 
-def start_button(words: str, key: str, root: str, study: Study, place: Any = None, **look: Any) -> None:
-    """Draw the button that submits a study, in the container `place` if it is given; see `start` and `st.button`."""
-    with place or nullcontext():
+def start_button(words: str, key: str, root: str, study: Study, container: Any = None, **look: Any) -> None:
+    """Draw the button that submits a study, in a container if given; see `start`. `look` are options of `st.button`."""
+    with container or nullcontext():
         clicked = components.button(words, key=key, icon=":material/play_arrow:", **look)
     if clicked and start(root, study) is not None:
         st.rerun()
@@ -137,9 +137,9 @@ def job_label(study: Study) -> str:
 
 def preferred_run(runs: list[Run]) -> Run | None:
     """Return the default run: the newest finished one, else a running one, else the newest."""
-    at_work = (run for run in runs if run.state == "running")
+    running = (run for run in runs if run.state == "running")
     done = (run for run in runs if run.complete)
-    return next(done, None) or next(at_work, None) or next(iter(runs), None)
+    return next(done, None) or next(running, None) or next(iter(runs), None)
 
 
 def autostart(situation: Situation) -> bool:

@@ -31,7 +31,9 @@ from gprune.system.safe_parsing import closest, sentence
 Loaded = dict[str, Any]
 """result of ``TaskManager.load``: tasks and groups by name"""
 _METRICS = ("acc", "acc_norm")
+"""metrics of own questions"""
 _OWN_SUFFIXES = (".jsonl", ".ndjson", ".json")
+"""suffixes of files of own questions"""
 
 
 def listed_tasks() -> tuple[str, ...]:
@@ -187,18 +189,20 @@ def _single_tasks(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @lru_cache(maxsize=2)
-def _build_manager(of_paper: bool) -> Any:
+def _build_manager(only_standard: bool) -> Any:
+    """Return a ``TaskManager`` of the paper's seven tasks, or of all tasks of lm-eval."""
     import lm_eval.tasks
 
     root = Path(lm_eval.tasks.__file__).parent
     folders = dict.fromkeys(str(root / task.folder) for task in STANDARD_TASKS.values())
     with silence_output():
         return lm_eval.tasks.TaskManager(
-            include_path=list(folders) if of_paper else None, include_defaults=not of_paper
+            include_path=list(folders) if only_standard else None, include_defaults=not only_standard
         )
 
 
 def _letters_and_digits(name: str) -> str:
+    """Return a name as it can be compared between the hub and the cache of datasets."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
@@ -208,8 +212,8 @@ def load_task(source: TaskSource, few_shot: int | None) -> Loaded:
     As in lm-eval, a definition with zero examples ignores `few_shot`. Raises CorpusError if the data is not available
     or does not fit the task, SettingsError if it is a collection without a score of its own.
     """
-    changed = source.file.stat().st_mtime_ns if source.file else 0
-    loaded = _load_cached(source, few_shot, changed)
+    modified = source.file.stat().st_mtime_ns if source.file else 0
+    loaded = _load_cached(source, few_shot, modified)
     for task in loaded["tasks"].values():
         # lm-eval's default
         task.set_fewshot_seed(1234)
@@ -229,8 +233,8 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
     """Return the SHA-256 of everything that determines the questions of a task.
 
     It hashes the rows of the paper's tasks and of own questions, and the version of the demo's questions. For other
-    tasks of lm-eval, and with few-shot examples, it hashes the complete requests. If `download` is not set, a dataset
-    that is not on this machine enters by its name only. Raises CorpusError if the data cannot be used.
+    tasks of lm-eval, and with few-shot examples, it hashes the complete requests. If `download` is False, a task
+    whose dataset is not on this machine is hashed by its name only. Raises CorpusError if the data cannot be used.
     """
     settings = settings or EvaluationSettings()
     if source.on_hub and not download and uncached_datasets(source.task):
@@ -248,6 +252,7 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
 
 
 def _requests(task: Any) -> list[Any]:
+    """Return the arguments, the index of the question and the right answer of every request."""
     return [[request.args, request.doc_id, task.doc_to_target(request.doc)] for request in task.instances]
 
 
@@ -258,7 +263,7 @@ def _digest(content: object) -> str:
 
 @contextmanager
 def readable_faults(task: str) -> Iterator[None]:
-    """Convert lm-eval's errors about a task's data into CorpusError."""
+    """Convert lm-eval's errors about a task's data in the block into CorpusError."""
     try:
         with silence_output(), seed_random_numbers():
             yield
@@ -279,8 +284,8 @@ def readable_faults(task: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=32)
-def _load_cached(source: TaskSource, few_shot: int | None, _changed: int) -> Loaded:
-    """Return a loaded task from the cache; the modification time of its file is part of the cache key."""
+def _load_cached(source: TaskSource, few_shot: int | None, _modified: int) -> Loaded:
+    """Load a task; the time of its file's last modification is part of the cache key."""
     rows = [] if source.on_hub else read_documents(source)
     with readable_faults(source.task):
         if source.kind == "registered":
@@ -292,7 +297,7 @@ def _load_cached(source: TaskSource, few_shot: int | None, _changed: int) -> Loa
             loaded = {"tasks": {source.task: ConfigurableTask(config=_define_own_questions(source, rows))}}
     if rows:
         loaded["groups"] = {}
-    _require_figure(source.task, loaded)
+    _require_score(source.task, loaded)
     for task in loaded["tasks"].values():
         if (process := task.get_config("process_docs")) is not None:
             task.set_config("process_docs", _process_once(process))
@@ -320,7 +325,7 @@ def _process_once(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return process_split
 
 
-def _require_figure(name: str, loaded: Loaded) -> None:
+def _require_score(name: str, loaded: Loaded) -> None:
     """Raise SettingsError if a group of tasks has no score of its own, or a task is not text only."""
     group = (loaded.get("groups") or {}).get(name)
     if name not in loaded["tasks"] and not (group is not None and group.has_aggregation):
@@ -366,6 +371,8 @@ def _define_own_questions(source: TaskSource, rows: list[Row]) -> dict[str, Any]
 
 
 def _rows_loader(split: str, rows: list[Row]) -> Callable[..., Any]:
+    """Return a function that lm-eval calls for the dataset of a task; it returns the rows as one split."""
+
     def load_rows(**_: Any) -> Any:
         import datasets
 

@@ -22,6 +22,7 @@ OWN_COLUMNS = ("question", "choices", "answer")
 OWN_QUESTIONS = "1.0"
 """version of prompt and scoring of own questions; raise it whenever they change"""
 _LISTED = 120
+"""maximum length of a list in an error"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class StandardTask:
     columns: tuple[str, ...]
     """columns that the definition reads; the last is the answer"""
     answers: Callable[[Row], Collection[Any]]
-    """the answers that a row may have"""
+    """returns the answers that a row may have"""
     split: str = "validation"
     """the split that is measured"""
 
@@ -80,8 +81,8 @@ class StandardTask:
             raise ValueError("has no choices in the format of the hub's rows: see docs/tasks.md") from error
         # some rows of the hub have a space before the answer
         types = {type(answer) for answer in answers}
-        forms = (form for form in (row[column], str(row[column]).lstrip()) if type(form) in types and form in answers)
-        answer = next(forms, None)
+        forms = row[column], str(row[column]).lstrip()
+        answer = next((form for form in forms if type(form) in types and form in answers), None)
         if answer is None:
             raise _column_error(row, column, f"one of {safe_parsing.sentence(', '.join(map(str, answers)), _LISTED)}")
         return selected | {column: answer}
@@ -99,11 +100,11 @@ def _column_error(row: Row, name: str, rule: str) -> ValueError:
     return ValueError(f"holds {quote(row[name], 60)} in the column {name!r}, which must be {rule}")
 
 
-def _letters(row: Row) -> Collection[Any]:
+def _choice_labels(row: Row) -> Collection[Any]:
     return row["choices"]["label"]
 
 
-_ARC = StandardTask("arc", ("question", "choices", "answerKey"), _letters, split="test")
+_ARC = StandardTask("arc", ("question", "choices", "answerKey"), _choice_labels, split="test")
 _HELLASWAG_COLUMNS = ("activity_label", "ctx_a", "ctx_b", "endings", "label")
 STANDARD_TASKS: Mapping[str, StandardTask] = {
     "boolq": StandardTask("super_glue/boolq", ("passage", "question", "label"), lambda _: (0, 1, False, True)),
@@ -114,7 +115,7 @@ STANDARD_TASKS: Mapping[str, StandardTask] = {
     "winogrande": StandardTask("winogrande", ("sentence", "option1", "option2", "answer"), lambda _: ("1", "2")),
     "arc_easy": _ARC,
     "arc_challenge": _ARC,
-    "openbookqa": StandardTask("openbookqa", ("question_stem", "choices", "answerKey"), _letters, split="test"),
+    "openbookqa": StandardTask("openbookqa", ("question_stem", "choices", "answerKey"), _choice_labels, split="test"),
 }
 """the paper's seven tasks by lm-eval's name, in the order of its tables"""
 

@@ -100,10 +100,10 @@ def test_what_is_longer_than_the_models_positions_is_read_as_far_as_they_go(sour
     reply = answer_of(handler, source, Passage(typed=long), Question("", DENSE))
     maximum = passages.most_read(handler.model)
     assert len(reply.pieces) == maximum < reply.total and len(reply.losses) == maximum
-    assert reply.places == maximum == handler.model.decoder.model.config.max_position_embeddings
+    assert reply.context_length == maximum == handler.model.decoder.model.config.max_position_embeddings
     monkeypatch.setattr(passages, "MOST_READ", 20)
     fewer = answer_of(handler, source, Passage(typed=long), Question("", DENSE))
-    assert len(fewer.pieces) == 20 and fewer.places == maximum
+    assert len(fewer.pieces) == 20 and fewer.context_length == maximum
     monkeypatch.undo()
     reply = answer_of(handler, source, Prompt(long, 10), Question("", DENSE))
     assert reply.read == maximum - 10 < reply.total and len(reply.ids) <= 10
@@ -132,8 +132,8 @@ def test_tokens_are_text_and_characters_of_several_tokens_stand_once():
         assert len(result) == len(ids)
         assert "".join(piece.text for piece in result) == tokenizer.decode(ids)
         for piece in result:
-            assert (piece.text != "" or piece.of > 1) and 1 <= piece.place <= piece.of
-            assert piece.place == 1 or piece.text == ""
+            assert (piece.text != "" or piece.count > 1) and 1 <= piece.number <= piece.count
+            assert piece.number == 1 or piece.text == ""
     ids = np.array(tokenizer("🙂", add_special_tokens=False)["input_ids"])
     assert passages.split_pieces(ids, tokenizer)[0] == Piece("🙂", 1, len(ids))
     # cut within a character: what is left says so and what follows is whole

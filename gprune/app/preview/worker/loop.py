@@ -1,12 +1,12 @@
 """Main loop of the worker: ``python -m gprune.app.preview.worker.loop FD``, started and ended by the app.
 
-Reads (task, arguments, answer so far) from the socket FD and sends the extended answer back, a slice of work at a
-time, so that the app can send a newer request between two slices. The replies are
+Receives (task, arguments, answer so far) from the socket FD and sends the extended answer back, one slice of work at a
+time, so that the app can send a newer request between two slices. The task is `load` or a key of TASKS. Replies are
 
     ("answer", answer)
     ("problem", sentence, whether the model can still be used)
-    ("progress", done, total, words)      while weights are fitted; the app replies whether to go on
-    ("interrupted",)                      after the app has replied not to go on
+    ("progress", done, total, words)      while weights are fitted; the app replies True to continue
+    ("interrupted",)                      after the app has replied False
 
 The socket closes when the app ends, for whatever reason. The worker then exits at once; it has no state to save.
 """
@@ -26,7 +26,7 @@ from gprune.system.errors import Cancelled, GpruneError
 TASKS: dict[str, Callable[..., Any]] = {
     "losses": measure_losses,
     "read": passages.read_passage,
-    "write": passages.write,
+    "write": passages.extend_continuation,
     "neuron": neuron.answer_neuron,
 }
 Reply = tuple[Any, ...]
@@ -56,7 +56,7 @@ class RequestHandler:
         self._go_on = go_on
 
     def answer(self, task: str, arguments: dict[str, Any], previous: Any = None) -> Reply:
-        """Return the reply to a request, also if it fails; `previous` is its answer so far."""
+        """Return the reply to a request, even if it fails; `previous` is the answer so far."""
         try:
             return "answer", self._answer(task, arguments, previous)
         except Cancelled:
@@ -79,9 +79,9 @@ class RequestHandler:
             raise
         # requests about a neuron have no pruning: they concern the dense model
         pruning = arguments.get("pruning")
-        rest = {name: value for name, value in arguments.items() if name != "pruning"}
+        task_arguments = {name: value for name, value in arguments.items() if name != "pruning"}
         with self.model.silenced(pruning, self._report):
-            return TASKS[task](self.model, previous, **rest)
+            return TASKS[task](self.model, previous, **task_arguments)
 
     def _report(self, done: int, total: int, words: str) -> None:
         if not self._go_on(done, total, str(words)):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gprune.app.preview.questions import WindowLosses
-from gprune.app.preview.requests import Fit, ModelSpec, Place, Pruning, Scaling, Text, missing_model
+from gprune.app.preview.requests import Fit, ModelSpec, Pruning, ResultKey, Scaling, Text, missing_model
 from gprune.data import texts
 from gprune.evaluation.perplexity import window_losses, windows
 from gprune.models import identity, loading
@@ -37,10 +37,11 @@ from gprune.system.progress import Progress, silent
 TARGET_SECONDS = 0.5
 """target duration of a slice of windows: a newer request can start between two slices"""
 FIRST_WINDOWS = 2
-"""windows of the first slice, whose speed is unknown: fewer windows give no standard error"""
+"""number of windows of the first slice, whose speed is unknown: a single window gives no standard error"""
 FITS = 2
-"""number of fitted models that stay in memory: those of the newest masks and of their base"""
+"""number of fits that stay in memory: those of the newest masks and of their base"""
 SCALING = "learning scales"
+"""description of the learning of scales in progress reports"""
 _TOO_SMALL = (
     "there is too little memory for live evaluation of this model: close other programs, or run the study with dtype "
     "bfloat16 or shorter windows"
@@ -53,7 +54,7 @@ class MaskedModel:
     def __init__(self, spec: ModelSpec) -> None:
         """Load the model.
 
-        Raises ModelError if it is gone or has changed since the run, SettingsError if the device is not
+        Raises ModelError if it is missing or has changed since the run, SettingsError if the device is not
         available.
         """
         self.name, self.store = spec.model, Store(Path(spec.root))
@@ -67,17 +68,20 @@ class MaskedModel:
             if digests.result() != (spec.fingerprint, spec.tokenizer):
                 raise identity.changed_error(self.name)
         self.seconds: dict[Text, float] = {}
-        """time per window of each text"""
+        """seconds per window of each text"""
         self._windows: dict[Text, Array] = {}
         self._prepared: dict[str, dict[str, Any]] = {}
+        """prepared data of repairs that are not fitted, by repairs and inputs"""
         self._fits: dict[str, RepairedWeights] = {}
+        """weights of the last fits, by the key of their pruning"""
         self._silenced: tuple[str, Silenced] | None = None
+        """the last pruning: its key, and the model with its units silenced"""
 
     def windows(self, text: Text) -> Array:
         """Return (windows, length) token ids of a text, in the windows of the run.
 
         For a calibration text, these are the sequences that the run has drawn. Raises CorpusError if an
-        evaluation text is gone or has changed since the run, StoreError if the sequences are gone.
+        evaluation text is missing or has changed since the run, StoreError if the sequences are missing.
         """
         if text not in self._windows:
             settings = evaluation_settings(text)
@@ -88,7 +92,7 @@ class MaskedModel:
             )
         return self._windows[text]
 
-    def drawn_tokens(self, tokens: Place) -> Array:
+    def drawn_tokens(self, tokens: ResultKey) -> Array:
         """(samples, length) token ids of a calibration set."""
         ids: Array = self.store.get(*tokens, Tokens).ids
         return ids
@@ -109,7 +113,7 @@ class MaskedModel:
         return ids
 
     def require_same(self) -> None:
-        """Raise ModelError if the model's files are gone or not those that were loaded."""
+        """Raise ModelError if the model's files are missing or not those that were loaded."""
         if _file_states(self.name) != self._files:
             raise identity.changed_error(self.name)
 
@@ -136,14 +140,15 @@ class MaskedModel:
         # repairs that are not fitted prepare the same data for all masks
         key = json.dumps([pruning.repairs, pruning.inputs])
         if key not in self._prepared:
-            inputs = {name: self._load_records(places) for name, places in pruning.inputs.items()}
+            inputs = {name: self._load_records(keys) for name, keys in pruning.inputs.items()}
             self._prepared[key] = repair.prepare_repairs(self.decoder, PrunedModel(pruning.masks, repairs, inputs))
         return Silenced(self.decoder, PrunedModel(pruning.masks, repairs), self._prepared[key])
 
-    def _load_records(self, places: Any) -> Any:
-        if isinstance(places, list):
-            return [self._load_records(place) for place in places]
-        kind, key = places
+    def _load_records(self, keys: Any) -> Any:
+        """Return the record of a ResultKey, or the records of a list of them."""
+        if isinstance(keys, list):
+            return [self._load_records(key) for key in keys]
+        kind, key = keys
         record: Any = KINDS[kind].record
         return self.store.get(kind, key, record)
 
@@ -155,7 +160,7 @@ class MaskedModel:
             weights = fit(self.decoder, masks, tokens, settings.settings, settings.batch, on_progress)
             if settings.scaling is not None:
                 weights = self._learn_scales(masks, weights, settings.scaling, on_progress)
-        # the newest come last
+        # inserted again, so that the newest fits are last
         self._fits[key] = weights
         for oldest in list(self._fits)[:-FITS]:
             del self._fits[oldest]
@@ -185,23 +190,24 @@ def measure_losses(model: MaskedModel, previous: WindowLosses | None, text: Text
     order = visiting_order(len(ids))
     seconds = model.seconds.get(text)
     count = FIRST_WINDOWS if seconds is None else int(TARGET_SECONDS / max(seconds, 1e-9))
-    numbers = order[np.isnan(losses[order])][: max(1, min(count, text.batch))]
+    indices = order[np.isnan(losses[order])][: max(1, min(count, text.batch))]
     started = time.perf_counter()
     try:
         # this uses smaller batches if the memory is too small for all windows at once
-        losses[numbers] = window_losses(
+        losses[indices] = window_losses(
             model.decoder.model,
-            ids[numbers],
+            ids[indices],
             text.name,
-            evaluation_settings(text, len(numbers)),
-            numbers=numbers,
+            evaluation_settings(text, len(indices)),
+            numbers=indices,
         )
     except SettingsError as error:
         if not out_of_memory(_get_cause(error)):
             raise
         raise SettingsError(_TOO_SMALL) from error
-    pace = (time.perf_counter() - started) / len(numbers)
-    model.seconds[text] = pace if seconds is None else 0.5 * (pace + seconds)
+    measured = (time.perf_counter() - started) / len(indices)
+    # the mean with the earlier value, because single measurements vary
+    model.seconds[text] = measured if seconds is None else 0.5 * (measured + seconds)
     return WindowLosses(losses)
 
 
@@ -211,7 +217,7 @@ def visiting_order(windows: int) -> Array:
 
 
 def describe_error(error: Exception) -> str:
-    """Return one sentence on an unexpected error, such as out of memory."""
+    """Return one sentence on an unexpected error, also if memory ran out."""
     if out_of_memory(_get_cause(error)):
         return _TOO_SMALL
     return f"live evaluation failed ({type(error).__name__}: {safe_parsing.sentence(error, 200)}): try again"
@@ -231,7 +237,7 @@ def _compute_digests(name: str, device: str) -> tuple[str, str]:
 
 
 def _file_states(name: str) -> list[tuple[str, int, int]]:
-    """Return names, sizes and times of the files that make a model. Raises ModelError if some are gone."""
+    """Return names, sizes and times of the files that make a model. Raises ModelError if a file is missing."""
     try:
         folder = identity.locate(name)
         files = identity.files(folder)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from gprune.app.preview.questions import Neuron, PassageActivations, Piece, PromotedTokens, TextActivations
-from gprune.app.preview.requests import Place
+from gprune.app.preview.requests import ResultKey
 from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.app.preview.worker.passages import require_tokenizer, split_pieces, token_text
 from gprune.models.decoder import Decoder
@@ -25,19 +25,19 @@ from gprune.records import Array
 from gprune.system.errors import NumericsError, SettingsError
 
 TURN_TOKENS = 4096
-"""tokens that are read in one slice, but at least one sequence"""
+"""number of tokens that are read in one slice; at least one sequence is read"""
 MOST_TOKENS = 2**16
-"""maximum number of tokens of a text that are read, but at least one sequence"""
-SHOWN = 10
-"""number of promoted tokens, and of suppressed ones"""
+"""maximum number of tokens of a text that are read; at least one sequence is read"""
+TOP_TOKENS = 10
+"""number of promoted tokens, and of suppressed tokens"""
 
 
 def answer_neuron(
-    model: MaskedModel, previous: TextActivations | None, question: Neuron, tokens: Place | None
+    model: MaskedModel, previous: TextActivations | None, question: Neuron, tokens: ResultKey | None
 ) -> PassageActivations | TextActivations | PromotedTokens:
     """Return the activations of a neuron on passages or on the next sequences of a text, or the promoted tokens.
 
-    Raises SettingsError if there is no such neuron or passage, StoreError if the tokens of the text are gone,
+    Raises SettingsError if there is no such neuron or passage, StoreError if the tokens of the text are missing,
     NumericsError if an activation is not finite, CorpusError if the model has no tokenizer.
     """
     layer, neuron, shape = question.layer, question.neuron, model.decoder.shape
@@ -87,7 +87,7 @@ def promoted_tokens(model: MaskedModel, question: Neuron) -> PromotedTokens:
     """Return the tokens with the highest and lowest logits of a neuron."""
     tokenizer = require_tokenizer(model)
     logits = neuron_logits(model.decoder, question.layer, question.neuron)[: len(tokenizer)]
-    count = min(SHOWN, len(logits))
+    count = min(TOP_TOKENS, len(logits))
 
     def top(largest: bool) -> tuple[tuple[str, float], ...]:
         values, ids = logits.topk(count, largest=largest)
@@ -104,18 +104,19 @@ def neuron_logits(decoder: Decoder, layer: int, neuron: int) -> torch.Tensor:
     down = decoder.down_proj(layer)
     with keep_present(down):
         column = down.weight[:, neuron].clone()
-    after = decoder.norm_after(layer)
-    column = (column if after is None else _apply_scale(after, column)) * decoder.residual_scale
+    # some families have a norm between down_proj and the residual stream
+    norm = decoder.norm_after(layer)
+    column = (column if norm is None else _apply_scale(norm, column)) * decoder.residual_scale
     column = _apply_scale(decoder.final_norm, column)
     # a bias or a cap of the head acts alike on both signs, and the difference removes it
-    both = decoder.logits(torch.stack([column, -column])).double()
-    return ((both[0] - both[1]) / 2).cpu()
+    positive, negative = decoder.logits(torch.stack([column, -column])).double()
+    return ((positive - negative) / 2).cpu()
 
 
 def _apply_scale(norm: Any, column: torch.Tensor) -> torch.Tensor:
-    """(hidden,) column times the scale of a norm, without the division by its size."""
+    """(hidden,) column times the scale of a norm, without the division by the size of the column."""
     weights = next(norm.parameters(), column)
     size = column.float().square().mean().sqrt().clamp_min(torch.finfo(torch.float32).tiny)
+    # the norm of a column of size 1 is the column times the scale; the difference of both signs removes a bias
     unit = (column.float() / size).to(weights)
-    # the difference of both signs removes a bias
     return ((norm(unit) - norm(-unit)).float() / 2 * size).to(column.dtype)

@@ -18,17 +18,18 @@ from gprune.records import Array
 from gprune.system.errors import CorpusError, NumericsError, SettingsError
 
 MOST_READ = 4096
-"""maximum number of tokens of a passage"""
+"""maximum number of tokens of a passage, even if the model has more positions"""
 TURN_TOKENS = 4
 """tokens of a continuation in one slice. The number is fixed: rounding depends on how many tokens a model reads at
 once, so a variable number could change near ties."""
 LONGEST_CHARACTER = 8
-"""maximum number of tokens that one character takes: emoji of several parts can have one token per byte"""
+"""maximum number of tokens of one character: emoji of several parts can have one token per byte"""
 _LOST = "\ufffd"
+"""replacement character, which stands for bytes that are no complete character"""
 
 
 def read_passage(model: MaskedModel, _: object, passage: Passage, text: Text | None) -> TokenLosses:
-    """Measure the loss of each token of a passage; `text` is that of a window.
+    """Measure the loss of each token of a passage; `text` is the text of a window, None if the passage was typed.
 
     Raises SettingsError if there is no such window or fewer than two tokens, CorpusError if the text
     has changed since the run or the model has no tokenizer, NumericsError if a loss is not finite.
@@ -50,7 +51,7 @@ def read_passage(model: MaskedModel, _: object, passage: Passage, text: Text | N
     return TokenLosses(pieces, np.array([np.nan, *losses]), len(ids), _context_length(model) or 0)
 
 
-def write(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> Continuation:
+def extend_continuation(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> Continuation:
     """Extend the continuation of a prompt by a few tokens; `previous` is the continuation so far.
 
     Raises SettingsError if the prompt has no token, CorpusError if the model has no tokenizer.
@@ -69,7 +70,7 @@ def write(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> 
 
 
 def most_read(model: MaskedModel) -> int:
-    """Return the maximum number of tokens of a passage: the positions of the model, up to the limit of the page."""
+    """Return the maximum number of tokens of a passage: the context length of the model, at most MOST_READ."""
     return min(MOST_READ, _context_length(model) or MOST_READ)
 
 
@@ -81,8 +82,7 @@ def _context_length(model: MaskedModel) -> int | None:
 def split_pieces(ids: Array, tokenizer: Any) -> tuple[Piece, ...]:
     """Return (tokens,) ids as text.
 
-    A character may be split over several tokens, none of which is text alone: the first of them has the
-    text and the rest have none.
+    If a character is encoded by several tokens, the first has the text of the character and the others have none.
     """
     pieces: list[Piece] = []
     before: list[int] = []
@@ -96,6 +96,7 @@ def split_pieces(ids: Array, tokenizer: Any) -> tuple[Piece, ...]:
 
 
 def _first_character(ids: list[int], before: list[int], tokenizer: Any) -> tuple[list[int], str]:
+    """Return the fewest first tokens that are complete characters, and their text; `before` are the tokens before."""
     first = ""
     for size in range(1, len(ids) + 1):
         text = _added_text(ids[:size], before, tokenizer)
@@ -107,6 +108,7 @@ def _first_character(ids: list[int], before: list[int], tokenizer: Any) -> tuple
 
 
 def _added_text(ids: list[int], before: list[int], tokenizer: Any) -> str:
+    """Return the text that tokens add to the text of the tokens before."""
     # some tokenizers drop the space before the first token of a text
     decoded_before, both = _decode(tokenizer, before), _decode(tokenizer, [*before, *ids])
     return both[len(decoded_before) :] if before and both.startswith(decoded_before) else _decode(tokenizer, ids)
@@ -127,6 +129,7 @@ def require_tokenizer(model: MaskedModel) -> Any:
 
 def token_text(token: int, tokenizer: Any) -> str:
     """Return a token as text with its leading space, or its vocabulary entry if it is part of a character."""
+    # decoded after itself, because some tokenizers drop the space before the first token
     text = _added_text([token], [token], tokenizer)
     return str(tokenizer.convert_ids_to_tokens(token)) if _LOST in text or not text else text
 

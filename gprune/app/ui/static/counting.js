@@ -1,7 +1,7 @@
-// The scatter of modules: what is counted while a line moves, from typed arrays. Text from outside goes in by
-// textContent alone.
+// The scatter of modules: it counts modules while a line moves, from typed arrays. Text from outside is set as
+// textContent, never as markup.
 
-const NEAR = 14 // pixels within which a module is pointed at
+const NEAR = 14 // largest distance in pixels of the pointer from the module that it points at
 const MARGIN = { left: 66, right: 14, top: 26, bottom: 44 }
 const SMALLEST = 4
 const KEPT = 0
@@ -56,7 +56,7 @@ function decode(data) {
   }
 }
 
-// as numpy's linear interpolation has it, to the last bit
+// the same bits as numpy's quantile with linear interpolation
 function quantile(sorted, level) {
   const place = (sorted.length - 1) * level
   const before = Math.floor(place)

@@ -1,4 +1,4 @@
-// Places of modules and lines on the screen, how they are drawn, and the pointer; one module with counting.js.
+// Positions and drawing of modules and lines, and the pointer; joined with counting.js into one module.
 
 function scale(self) {
   const { drift, score } = self.modules
@@ -40,7 +40,7 @@ function placeModules(self) {
   const widest = drift.length <= 300 ? 16 : 9
   for (let i = 0; i < drift.length; i += 1) {
     x[i] = self.toX(drift[i])
-    // a score of zero has no place on a log axis
+    // a score of zero has no position on a log axis: it is drawn outside the canvas
     y[i] = self.log && !(score[i] > 0) ? -100 : self.toY(score[i])
     radius[i] = Math.max(widest * Math.sqrt(size[i] / largest), SMALLEST) / 2
   }
@@ -56,7 +56,7 @@ function draw(self) {
   decide(self)
   drawPoints(self)
   moveLines(self)
-  say(self)
+  writeCounts(self)
   self.root.dataset.milliseconds = (performance.now() - start).toFixed(2)
 }
 
@@ -155,7 +155,7 @@ function rule(pen, x0, y0, x1, y1) {
   pen.stroke()
 }
 
-// powers of ten, and twice and five times them where there is at most one
+// powers of ten, and also 2 and 5 times these if the range has at most one power
 function decades(low, high) {
   const factors = Math.floor(high) > Math.ceil(low) ? [1] : [1, 2, 5]
   const values = []
@@ -193,7 +193,7 @@ function moveLines(self) {
   label.style.left = `${Math.min(14, self.width - x - label.offsetWidth)}px`
 }
 
-function say(self) {
+function writeCounts(self) {
   const { counts } = self
   const total = self.modules.drift.length
   const whole = (value) => value.toLocaleString("en-US")

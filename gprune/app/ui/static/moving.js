@@ -1,12 +1,12 @@
-// Lines that pointer and keyboard move; one module with counting.js and drawing.js. While a line moves, everything is
-// drawn here, at most once a frame. Python gets the values when the line is released, and its numbers count.
-const STEPS = 200 // snaps of a quantile
-// snaps by which a key moves a line
+// Lines that pointer and keyboard move; joined with counting.js and drawing.js into one module. While a line moves,
+// the browser draws everything, at most once per frame. Python receives the values when the line is released.
+const STEPS = 200 // steps between the quantiles 0 and 1, as in Python
+// number of steps by which a key moves a line
 const ARROWS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }
 const KEYS = { ...ARROWS, PageDown: -10, PageUp: 10, Home: -STEPS, End: STEPS }
-const STILL = 4 // pixels that a pointer may move and still click
-const SETTLE = 250 // milliseconds after the last key until Python is told
-const ECHO = 4000 // milliseconds for which an older answer of Python's is not believed
+const STILL = 4 // pixels that the pointer may move during a click
+const SETTLE = 250 // milliseconds from the last key press until Python receives the values
+const ECHO = 4000 // milliseconds for which values from Python are ignored if they are not the latest ones
 
 const instances = new WeakMap()
 
@@ -64,7 +64,7 @@ function tell(self) {
   clearTimeout(self.timer)
   self.timer = 0
   self.pending = { ...self.level, since: performance.now() }
-  // the moment makes every release a change, also one to where the line has been before
+  // the time makes every release a change of state, even if the line is where it was before
   self.component.setStateValue("lines", { ...self.level, released: Date.now() })
 }
 

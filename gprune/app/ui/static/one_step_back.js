@@ -1,11 +1,11 @@
-// Has Back undo one action of the reader by one press. Streamlit adds an entry to the browser's history for every
+// Make one press of Back undo one action of the reader. Streamlit adds an entry to the browser's history for every
 // change of the address, also when a page completes its own address; such an entry would lead to the same page.
 (() => {
   const MARK = "gpruneOneStepBack"
   if (window[MARK]) return
   window[MARK] = true
   const push = history.pushState.bind(history)
-  // whether the reader has done something since the last step
+  // whether the reader has acted since the last entry of the history
   let acted = false
   for (const kind of ["pointerdown", "keydown"])
     window.addEventListener(kind, () => { acted = true }, true)

@@ -4,7 +4,7 @@ const FULL = 0.62 // opacity of the strongest token
 const SYMBOLS = { "\n": "⏎", "\t": "→", "\r": "␍" }
 
 const flat = (text) => text.replace(/[\n\t\r]/g, (sign) => SYMBOLS[sign])
-// white space that would not be seen where a token is nothing else
+// the text of a token, with visible signs if it is only white space
 const visible = (text) => (text.trim() ? flat(text) : flat(text).replace(/ /g, "␣") || "∅")
 
 function append(parent, name, className, text = "") {
@@ -21,7 +21,7 @@ function opaque(color, share) {
 }
 
 function addToken(text, { text: word, peak, strength, negative, value }, color) {
-  // the space before a word belongs to its token, and looks like one of the line where it is marked
+  // a space before the word is part of the token, but is not coloured
   const space = word.trim() ? word.match(/^ */)[0] : ""
   if (space) append(text, "span", "", space)
   const token = append(text, peak ? "mark" : "span", "token", visible(word.slice(space.length)))
@@ -37,7 +37,7 @@ function addPassage(list, { value, where, before, token, after, strength, negati
   text.dir = "auto"
   for (const piece of tokens) addToken(text, piece, color)
   if (tokens.length) return
-  // a token alone is seen however weak it is; among others colour is in proportion to strength
+  // a single coloured token is always visible; if all tokens are coloured, opacity is proportional to strength
   const seen = (0.12 + 0.5 * strength) / FULL
   append(text, "span", "", flat(before))
   addToken(text, { text: token, peak: true, strength: seen, negative, value: `${value} at ${where}` }, color)

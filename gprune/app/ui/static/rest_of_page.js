@@ -1,6 +1,6 @@
-// Asks for the rest of a page when someone goes there by pointer or key, or its mark is in view.
+// Request the rest of a page when the reader scrolls by pointer or key, or when its marker is in view.
 
-const SETTLED = 600 // milliseconds after which what stands above has its height
+const SETTLED = 600 // milliseconds after which the content above has its final height
 const AGAIN = 3000 // milliseconds after which a request that Streamlit did not receive is repeated
 
 const KEYS = ["PageDown", "End", " ", "ArrowDown", "Tab"] // before a click, keys scroll no part of Streamlit's page

@@ -1,13 +1,13 @@
-// Numbers of slides, and the keys of a presenter who has clicked nowhere: a remote control sends Page Up and Page
-// Down. Streamlit's own shortcuts know one key a button, and a slider that was just dragged would take Page Down.
-// A press counts from the slide that was asked for last, which is not yet drawn where two follow each other.
+// Numbers of the slides, and the keys of a presenter: a remote control sends Page Up and Page Down. Streamlit's own
+// shortcuts allow one key per button, and a slider that was just dragged would handle Page Down itself. A press counts
+// from the slide that was requested last, which may not be drawn yet.
 
 const ON = ["PageDown", " ", "ArrowRight", "ArrowDown"]
 const BACK = ["PageUp", "ArrowLeft", "ArrowUp"]
 const WORDS = "input:not([type=range]), textarea, select, [contenteditable=true]"
-// keys with which a slider is moved that has the focus; Page Up and Page Down stay the presenter's
+// keys that move a slider with the focus; Page Up and Page Down always change the slide
 const SLIDES = ["ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp", "Home", "End"]
-const AGAIN = 4000 // milliseconds after which a slide that has not come is asked for once more
+const AGAIN = 4000 // milliseconds after which a slide that is not drawn is requested again
 
 const instances = new WeakMap()
 
@@ -31,7 +31,7 @@ export default function (component) {
 }
 
 function accept(self, { titles, shown }) {
-  // a slide that was asked for before may be drawn first
+  // an earlier request may be drawn first
   if (shown === self.asked) self.asked = 0
   self.shown = shown
   self.last = titles.length
@@ -64,7 +64,7 @@ function mark(self) {
 function go(self, slide) {
   self.asked = slide
   mark(self)
-  // the moment makes every press a change, also one for a slide that was asked for before
+  // the time makes every press a change of state, even for a slide that was requested before
   const tell = () => self.component.setStateValue("asked", { slide, at: Date.now() })
   tell()
   clearTimeout(self.timer)
@@ -75,25 +75,25 @@ function press(self, slide) {
   if (slide && (self.asked || slide !== self.shown)) go(self, slide)
 }
 
-function wanted(self, key) {
+function slideOfKey(self, key) {
   if (ON.includes(key)) return Math.min(now(self) + 1, self.last)
   if (BACK.includes(key)) return Math.max(now(self) - 1, 1)
   if (/^[1-9]$/.test(key)) return Math.min(Number(key), self.last)
   return { Home: 1, End: self.last }[key]
 }
 
-function ours(event) {
+function isForSlides(event) {
   if (event.ctrlKey || event.altKey || event.metaKey) return false
-  // what is in a component of its own is seen from outside as that component
+  // inside a component with a shadow root, event.target would be the component
   const at = event.composedPath()[0]
   if (at.closest?.(WORDS)) return false
   if (at.closest?.("[role=slider], input[type=range]") && SLIDES.includes(event.key)) return false
-  // who came to a button by Tab presses it by Space
+  // a button that was reached by Tab is pressed by Space
   return !(event.key === " " && at.closest?.("button")?.matches(":focus-visible"))
 }
 
 function key(self, event) {
-  const slide = ours(event) ? wanted(self, event.key) : undefined
+  const slide = isForSlides(event) ? slideOfKey(self, event.key) : undefined
   if (!slide) return
   event.preventDefault()
   event.stopImmediatePropagation()

@@ -1,5 +1,5 @@
-// A passage as text, its tokens coloured by how much worse they are predicted. Strings become the text of elements,
-// and nothing that is sent becomes markup.
+// A passage as text; the colour of a token shows how much worse it is predicted. Strings are set as text content,
+// never as markup.
 
 const WORSE = "224, 130, 20"
 const BETTER = "128, 115, 172"
@@ -19,11 +19,11 @@ export default function ({ parentElement, data }) {
 
 function fill(box, { tokens, dense, pruned, limit, label }) {
   const spans = tokens.map((text, i) => colored(text, pruned[i] - dense[i], limit))
-  // a line may break before a space, and nowhere else unless it has to
+  // a line may break before a white-space token, and elsewhere only if a word does not fit
   const breaks = (text) => (/^[·↵⇥]/.test(text) ? [document.createElement("wbr")] : [])
   box.replaceChildren(...spans.flatMap((span, i) => [...breaks(tokens[i]), span]))
   box.scrollTop = 0
-  // a title is written when its token is pointed at
+  // a title is set when the pointer is on its token
   box.onpointerover = ({ target }) => {
     const i = spans.indexOf(target)
     if (i >= 0 && !target.title) target.title = describe(tokens[i], dense[i], pruned[i], label)
