@@ -22,8 +22,8 @@ from gprune.records import Agreement, Array
 def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
     """Return the comparisons that a chart shows by default: substitutions, FANG's groups of A and B, and another seed.
 
-    Swapping both texts changes nothing if the drift profile is symmetric. Swaps are therefore shown for token-weighted
-    FLAP only.
+    Swaps are shown for token-weighted FLAP only, whose contexts come from the first text. For other metrics, the
+    magnitude of the drift is the same in both orders.
     """
 
     def is_default(comparison: Comparison) -> bool:

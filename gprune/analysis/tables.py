@@ -22,9 +22,9 @@ def metrics(rows: pd.DataFrame) -> list[str]:
 
 
 def metric_gap(
-    rows: pd.DataFrame, metric: str = ACCURACY, bases: tuple[str, str] = ("wanda_sp", "flap")
+    rows: pd.DataFrame, column: str = ACCURACY, bases: tuple[str, str] = ("wanda_sp", "flap")
 ) -> pd.DataFrame:
-    """Return the absolute difference of two base metrics in a column, before and after GPrune is applied to both.
+    """Return how far the methods of two base metrics differ in a column, before and after GPrune is applied to both.
 
     `rows` has one row per method, retention and seed. The columns are retention, seed if present, before, after, and
     reduction (1 - after / before; negative if the gap grows, NaN if there was no gap). Rows are in descending order of
@@ -32,10 +32,10 @@ def metric_gap(
     """
     keys = _key_columns(rows)
     columns = [*keys, "before", "after", "reduction"]
-    if metric not in rows.columns:
+    if column not in rows.columns:
         return pd.DataFrame(columns=columns)
     methods = [*bases, *(GPRUNE + base for base in bases)]
-    four = pd.concat([_select_method(rows, keys, name)[metric].rename(name) for name in methods], axis=1, join="inner")
+    four = pd.concat([_select_method(rows, keys, name)[column].rename(name) for name in methods], axis=1, join="inner")
     four = four.astype(float).dropna()
     # rounded, because equal differences may differ in the last bit
     before = (four[methods[0]] - four[methods[1]]).abs().round(12)

@@ -81,7 +81,7 @@ def prepare(
 
 
 class Loads(Protocol):
-    """Protocol of a run whose results can be loaded by the functions that declare them, such as `stages.masks`."""
+    """Protocol of a run that loads a result, given the function that declares its stage, such as `stages.masks`."""
 
     @property
     def study(self) -> Study:

@@ -124,7 +124,7 @@ class RunRecord:
         )
 
     def add_stage(self, stage: Stage[Any], reused: bool) -> None:
-        """Add a finished stage with the details of its result to the record; nothing is written yet."""
+        """Add a finished stage to the record, without writing it, and report it to the listener."""
         details, optional = self.results.details(stage), ("passes", "notices")
         seconds = float(details.get("seconds") or 0.0)
         entry = {"key": stage.key, "seconds": round(seconds, 3), "reused": reused}

@@ -45,7 +45,7 @@ class Measured:
     column_absolute: Array
     """(channels,) mean of |w| over the channel's column of weights"""
     facts: Mapping[str, Array] = field(default_factory=dict)
-    """the metric's `Facts` of the weights, by name, (channels,) each"""
+    """arrays of the metric's `Facts` for this projection by name, (channels,) each"""
 
     def grouped(self, channels: Array) -> Array:
         """Return values of o_proj's channels as (key/value groups, channels of a group)."""

@@ -1,8 +1,8 @@
 """Table of pruning methods by name: how masks are decided, from which scores, with which repair and label.
 
 The table has the methods in the paper's tables (section 4 and appendix) and controls that isolate the effect of each
-part. Studies, results, tables and pages use the same names. Plug-ins are registered in the same tables, without
-importing their code.
+part. Studies, results, tables and pages use the same names. METRICS and METHODS also contain registered plug-ins, whose
+code is not imported here.
 """
 
 from collections import ChainMap

@@ -57,15 +57,15 @@ def test_one_look_serves_every_session_for_a_second(tmp_path, monkeypatch):
 
 
 def test_what_lasts_is_not_searched_for_garbage_again_and_again(monkeypatch):
-    monkeypatch.setattr(frame, "_settled_modules", [0])
+    monkeypatch.setattr(frame, "_modules_at_freeze", [0])
     # another test of this process may have settled most of it already
     gc.unfreeze()
     before = gc.get_freeze_count()
     try:
-        assert frame.settle_memory() and gc.get_freeze_count() > before + 10_000
-        assert not frame.settle_memory(), "nothing was loaded since"
-        monkeypatch.setattr(frame, "_settled_modules", [len(sys.modules) - frame.NEW_MODULES])
-        assert frame.settle_memory()
+        assert frame.freeze_loaded_objects() and gc.get_freeze_count() > before + 10_000
+        assert not frame.freeze_loaded_objects(), "nothing was loaded since"
+        monkeypatch.setattr(frame, "_modules_at_freeze", [len(sys.modules) - frame.NEW_MODULES])
+        assert frame.freeze_loaded_objects()
     finally:
         gc.unfreeze()
 

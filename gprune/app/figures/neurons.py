@@ -519,7 +519,7 @@ def members_of(run: Run, unit: Selection) -> tuple[Array, pd.DataFrame | None]:
 
 
 def kept_neurons(run: Run, layer: int) -> dict[str, Array]:
-    """Return (neurons,) bool, the neurons of a layer that GPrune and the run's metric alone keep, by label."""
+    """Return (neurons,) masks of a layer by label: of GPrune, and of the run's metric without GPrune."""
     names = [name for name in ("gprune", run.study.metric) if name in run.mask_names]
     return {control_label(name): np.asarray(run.load(stages.masks, name).ffn[layer]) for name in names}
 

@@ -423,9 +423,10 @@ def check_questions(name: str, raw: bytes) -> int:
 
 
 def _ask_advanced(values: dict[str, Any], is_expanded: bool) -> tuple[dict[str, Any], str, str]:
-    """Draw the advanced settings.
+    """Draw the advanced settings if `is_expanded`; otherwise only return their defaults.
 
-    Returns the study's fields as plain values, the additional seeds as typed, and the prefix of the sections' keys.
+    `values` are the answers of the form's steps. Returns the study's fields as plain values, the additional seeds as
+    typed, and the prefix of the sections' keys.
     """
     start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (Study("model", "A", "B"), "launch")
     top: dict[str, Any] = {"metric": start.metric, "seed": start.seed}
@@ -644,7 +645,7 @@ def use_form_labels(complaint: str) -> str:
 
 
 def mark_field(slot: Any, key: str, words: str) -> None:
-    """Outline the widget with a key, and show the error message `words` below it."""
+    """Outline the widget whose key is `key`, and show the error message `words` below it."""
     selector = ".st-key-" + re.sub(r"[^a-zA-Z0-9_-]", "-", key)
     slot.html(
         f"<style>{selector} {{outline: 2px solid #D03B3B; outline-offset: 4px;}}"
@@ -690,7 +691,7 @@ def _show_problem(study: Study, complaint: Any = None) -> bool:
     return True
 
 
-def _draw_bar(root: str, studies: list[Study], refused: bool) -> None:
+def _draw_bar(root: str, studies: list[Study], has_problem: bool) -> None:
     """Draw memory and time of the run, its details and commands, and the button that starts it."""
     if not studies:
         st.caption(":red[:material/error: **Not ready to start.**] The form marks each field that needs a change.")
@@ -709,7 +710,7 @@ def _draw_bar(root: str, studies: list[Study], refused: bool) -> None:
             key="launch_start",
             type="primary",
             icon=":material/play_arrow:",
-            disabled=refused or arguments is None,
+            disabled=has_problem or arguments is None,
         ):
             _submit(root, studies, arguments or ())
 

@@ -47,7 +47,7 @@ _REST_COMPONENT = st.components.v2.component(
 NEW_MODULES = 20
 """number of newly imported modules after which the objects in memory are frozen again"""
 _FREEZE_LOCK = threading.Lock()
-_settled_modules: list[int] = [0]
+_modules_at_freeze: list[int] = [0]
 """number of loaded modules when the objects in memory were last frozen"""
 
 
@@ -80,7 +80,7 @@ def run(sections: Mapping[str, Sequence[Any]], figures: Callable[[], SlideFigure
         address.write_address(warnings)
         if run is not None:
             selection.warn_of_missing(run, warnings)
-    settle_memory()
+    freeze_loaded_objects()
 
 
 def _require_access() -> None:
@@ -335,16 +335,16 @@ def _request_rest() -> None:
     st.session_state[_WHOLE] = address.current_place()
 
 
-def settle_memory() -> bool:
-    """Exempt the objects in memory from garbage collection if many modules are new; return True if it did.
+def freeze_loaded_objects() -> bool:
+    """Exempt existing objects from garbage collection, so that collections stay short; return True if it was done.
 
-    Frozen objects of other sessions are still freed by reference counting. Only reference cycles among them leak,
-    at most once per page.
+    It is done again after NEW_MODULES further modules were imported, about once per page. An object that is frozen by
+    chance, as of another session, is still freed by reference counting, unless it is part of a reference cycle.
     """
     with _FREEZE_LOCK:
-        if len(sys.modules) < _settled_modules[0] + NEW_MODULES:
+        if len(sys.modules) < _modules_at_freeze[0] + NEW_MODULES:
             return False
-        _settled_modules[0] = len(sys.modules)
+        _modules_at_freeze[0] = len(sys.modules)
         gc.collect()
         gc.freeze()
         return True

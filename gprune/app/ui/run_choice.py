@@ -185,7 +185,7 @@ def _store_choice() -> None:
 
 
 def listed_runs(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
-    """Return the runs to offer; runs of a series of studies come last, and only on request.
+    """Return the runs to offer; those of a series of studies are last, and only on request or if there are no others.
 
     `runs` are ordered from the newest. Runs in `always` are listed even if they are hidden or belong to a
     series.

@@ -185,8 +185,8 @@ def _lowest_other_costs(priced: Array) -> Iterator[tuple[int, Array]]:
         np.minimum(lowest_before, priced[cluster], out=lowest_before)
 
 
-def _midpoint(gain: Array, first: int) -> float:
-    """Return the midpoint of the ``first``-th smallest gain and the next larger gain; reorders `gain`."""
+def _midpoint(gain: Array, count: int) -> float:
+    """Return the midpoint of the largest of the `count` smallest gains and the next larger gain; reorders `gain`."""
     # numpy partitions at two positions three times faster than at one
-    gain.partition((first - 1, first))
-    return float(gain[first - 1] + gain[first]) / 2
+    gain.partition((count - 1, count))
+    return float(gain[count - 1] + gain[count]) / 2

@@ -238,6 +238,8 @@ class _Pass:
         return hook
 
     def _moments_hook(self, layer: int) -> Callable[..., tuple[torch.Tensor] | None]:
+        """Return a pre-hook of down_proj that queues the moments of its inputs, and tracks their gradient if needed."""
+
         def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor] | None:
             inputs = arguments[0].detach().to(self.decoder.device)
             for sums in self.sums:

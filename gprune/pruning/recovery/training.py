@@ -92,7 +92,7 @@ class Adapters:
     gradient: Tensor
     """accumulated gradients of `numbers`"""
     rate_factors: Tensor | None = None
-    """None: all factors have the same step size, see Tunable"""
+    """None: all numbers have the same learning rate, see `Tunable.rate_factors`"""
 
     def begin(self, seed: int) -> Tensor:
         """Initialize and return the numbers: A uniform as in LoRA's code, B zero."""
