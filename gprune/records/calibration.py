@@ -33,6 +33,14 @@ class Tokens(Record):
         return self.ids.size if self.counted is None else int(self.counted.sum())
 
     @property
+    def unpadded_ids(self) -> Array:
+        """Return (samples, length) int32 ids, and -1 at padding, which follows the last token of content or that counts."""
+        if self.content is None or self.counted is None:
+            return self.ids
+        used = (self.content | self.counted)[:, ::-1]
+        return np.where(np.logical_or.accumulate(used, axis=1)[:, ::-1], self.ids, np.int32(-1))
+
+    @property
     def signed_ids(self) -> Array:
         """Return (samples, length) int64 ids, and the complement ~id at positions that do not count."""
         ids = self.ids.astype(np.int64)

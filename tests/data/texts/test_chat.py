@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from gprune.analysis import calibration
 from gprune.data import texts
-from gprune.data.texts import chat
+from gprune.data.texts import chat, corpus_relation
 from gprune.models.loading import load_tokenizer
 from gprune.system.errors import CorpusError, SettingsError
 
@@ -165,3 +166,26 @@ def test_what_cannot_be_rendered_is_one_sentence(tokenizer, tmp_path, rows, opti
 def test_an_unknown_value_of_an_option_is_refused(tmp_path):
     with pytest.raises(SettingsError, match="sequences=twice .* is unknown: sequences=packed or single"):
         texts.fingerprint(write(tmp_path, *talks(3)) + "#sequences=twice", "calibration")
+
+
+def test_padding_is_no_token_of_the_text(tokenizer, tmp_path):
+    named(tokenizer, CHATML)
+    path = write(tmp_path, *talks(60))
+    for options in ("#sequences=single", "#sequences=single&positions=assistant"):
+        sample = texts.draw(path + options, tokenizer, 20, 32, seed=3)
+        ids = sample.unpadded_ids
+        for row, line in zip(ids, sample.ids, strict=True):
+            width = int((row >= 0).sum())
+            # nothing of the conversation is cut off but white space after its last turn
+            assert (row[:width] == line[:width]).all() and (row[width:] == -1).all()
+            assert tokenizer.decode(line[:width]).rstrip().endswith("<|im_end|>")
+            assert tokenizer.decode(line[width:], skip_special_tokens=True).strip() == ""
+        counts = calibration.token_counts(ids, 1 + int(ids.max()))
+        assert counts.sum() == (ids >= 0).sum() < ids.size
+    # the same padding in two texts is no overlap
+    other = texts.draw(
+        write(tmp_path, *talks(90)[60:], name="other.jsonl") + "#sequences=single", tokenizer, 20, 32, seed=3
+    )
+    assert corpus_relation.shared_share(ids, other.unpadded_ids, 8) < corpus_relation.shared_share(
+        sample.ids, other.ids, 8
+    )
