@@ -149,10 +149,10 @@ def _assign_dense_runs(dense: list[Measurement]) -> dict[str, str]:
     dense_runs: dict[str, str] = {}
     for (model, run), windows in windows_by_run.items():
         rows_of_model = rows_by_model.setdefault(model, [])
-        fits = (
+        compatible_rows = (
             row for row in rows_of_model if all(row[1].get(text, label) == label for text, label in windows.items())
         )
-        dense_row = next(fits, None)
+        dense_row = next(compatible_rows, None)
         if dense_row is None:
             dense_row = (run, {})
             rows_of_model.append(dense_row)

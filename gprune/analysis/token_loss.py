@@ -86,7 +86,7 @@ def visible(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """Return text with control and format characters replaced by symbols, but spaces, tabs and line feeds unchanged."""
+    """Return text with control and format characters replaced by symbols, except tabs, line feeds and joiners."""
     return "".join(map(_replace_control, text))
 
 

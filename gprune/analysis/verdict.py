@@ -445,7 +445,10 @@ def drift_title(curves: Sequence[Distribution]) -> str:
 
 
 def drift_finding(curves: Sequence[Distribution]) -> str:
-    """Return the title of the rank drift and its numbers."""
+    """Return `drift_title`, then median shifts and rank correlations between the texts and between halves of one text.
+
+    `curves` is from `drift.distributions`: between the texts first, and the halves of each text third and fourth.
+    """
     cross, floor = curves[0], max(curves[2:4], key=lambda curve: curve.median)
     return (
         f"{drift_title(curves)}. The median shift is {percent(cross.median, 1)} of the ranking between the texts "

@@ -225,7 +225,7 @@ def _indexed_files(folder: Path) -> list[Path]:
 def require_offloadable(folder: Path) -> None:
     """Raise ModelError if a model has no weight files, from which offloaded layers are read."""
     if not weight_files(folder):
-        raise ModelError(f"{sources.RANDOM}{folder.name} has no weight files to offload layers to: switch offload off")
+        raise ModelError(f"{sources.RANDOM}{folder.name} has no weight files for offloaded layers: switch offload off")
 
 
 def offloaded_error(purpose: str) -> SettingsError:

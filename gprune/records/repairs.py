@@ -128,7 +128,7 @@ AUTO = Repair(
     module="fitted",
 )
 """placeholder for a repair that is selected by measurement (`stages.pruned_models`)"""
-WORDS = {repair.word: repair for repair in (*REPAIRS.values(), AUTO)}
+REPAIR_BY_WORD = {repair.word: repair for repair in (*REPAIRS.values(), AUTO)}
 """all repairs by their word in `repair.kind`"""
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Literal, cast
 
 from gprune.plugins.registry import Installed, PluginInfo, find_plugins
-from gprune.records.repairs import AUTO, COMPENSATION, WORDS, Repair, in_order
+from gprune.records.repairs import AUTO, COMPENSATION, REPAIR_BY_WORD, Repair, in_order
 from gprune.study.settings import OwnRepair, RepairSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import PluginError, SettingsError
@@ -258,10 +258,11 @@ def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
         return ()
     if method.decision == "chosen":
         return (AUTO,)
-    chosen: RepairSettings = study.repair
-    scaled = (WORDS["scales"],) if chosen.scaled else ()
-    if chosen.base != "own":
-        return (*(WORDS[word] for word in (chosen.base,) if word in WORDS), *scaled)
+    settings: RepairSettings = study.repair
+    scaled = (REPAIR_BY_WORD["scales"],) if settings.scaled else ()
+    if settings.base != "own":
+        # the word `none` names no repair
+        return (*(REPAIR_BY_WORD[word] for word in (settings.base,) if word in REPAIR_BY_WORD), *scaled)
     return (*own_repairs(method, study), *scaled)
 
 

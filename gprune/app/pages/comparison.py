@@ -211,7 +211,7 @@ def _show_verdict(content: Card, compared: Comparison, text: str) -> None:
 
 
 def _show_notes(compared: Comparison, text: str) -> None:
-    """Show which control does as well as GPrune, the measurement protocols, and why cells are empty."""
+    """Show a control that is at least as good as GPrune, the measurement protocols, and why cells are empty."""
     if control := _control_finding(compared, text):
         st.caption(f":orange[:material/science:] {escape(control)}.")
     marks = analysis.marks(compared.rows)
@@ -228,7 +228,7 @@ def _show_notes(compared: Comparison, text: str) -> None:
 
 
 def _control_finding(compared: Comparison, text: str) -> str:
-    """Return a phrase on the controls that do as well as GPrune on a text; empty if there are none."""
+    """Return a sentence, without full stop, about a control at least as good as GPrune on a text; empty if none is."""
     if compared.missing:
         return ""
     run_names = dict.fromkeys(result.name[0] for result in compared.results)

@@ -30,7 +30,7 @@ from gprune.models import families, identity
 from gprune.pipeline.estimate import ANYWAY, Forecast, estimate_study
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.records import ModelShape, budget
-from gprune.records.repairs import AUTO, WORDS
+from gprune.records.repairs import AUTO, REPAIR_BY_WORD
 from gprune.store import explain_errors
 from gprune.study import EvaluationSettings, Study, from_dict, methods, profiles, run_name
 from gprune.study.demo import DEMOS, demo_study
@@ -88,7 +88,9 @@ MORE = "launch_more_drawn"
 """session key: True if the advanced settings are drawn because they were opened or filled in"""
 _PROPOSED, _ORIGIN = "launch_proposed", "launch_origin"
 """session keys: the latest proposed texts, and the name of the run whose settings fill the form"""
-_REPAIRS = {"own": "own repair of each method", "none": "none"} | {word: repair.label for word, repair in WORDS.items()}
+_REPAIRS = {"own": "own repair of each method", "none": "none"} | {
+    word: repair.label for word, repair in REPAIR_BY_WORD.items()
+}
 _OPTION_LABELS: dict[str, dict[str, str]] = {
     "evaluation.speed": SPEEDS,
     "repair.kind": _REPAIRS,
@@ -549,7 +551,7 @@ def _parse_numbers(typed: str) -> list[Any] | tuple[int, ...]:
 def _explain_section(section: str, fields: dict[str, Any], values: dict[str, Any]) -> None:
     if section == "repair":
         kind = fields["kind"]
-        st.caption(_REPAIR_CAPTIONS.get(kind) or WORDS[kind].about)
+        st.caption(_REPAIR_CAPTIONS.get(kind) or REPAIR_BY_WORD[kind].about)
     elif section == "sparsity" and fields["widths"] == "equal" and fields["alignment"] == 1:
         _propose_alignment(values)
 
@@ -739,8 +741,8 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
     with st.popover("Details", icon=":material/memory:", type="tertiary", key="launch_details"):
         tables.show(_tabulate_stages(forecast), alt="memory and time of each stage")
         st.caption(
-            f"Without cached results: {escape_error(forecast.summary)}. Memory is estimated within a factor of 1.3, "
-            "time from earlier runs of the model. If memory runs out, batches are halved; results do not change."
+            f"Without cached results: {escape_error(forecast.summary)}. Memory is right within a factor of 1.3; time "
+            "is estimated from earlier runs of the model. If memory runs out, batches are halved; results do not change."
         )
     if refusal:
         return (ANYWAY,) if st.checkbox("Start anyway", key="launch_anyway") else None

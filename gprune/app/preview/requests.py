@@ -18,7 +18,7 @@ from gprune.app.preview.questions import Neuron, Passage, Prompt, Question, Toke
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, Results
 from gprune.records import ModelShape, PruningMasks
-from gprune.records.repairs import AUTO, LEARNED, WORDS
+from gprune.records.repairs import AUTO, LEARNED, REPAIR_BY_WORD
 from gprune.store import Store
 from gprune.study import RepairSettings, ScaleSettings, Study
 from gprune.study.methods import METHODS
@@ -247,7 +247,7 @@ def repair_of(study: Study, scaled: bool = False) -> RepairSettings:
     learned scales.
     """
     kind = study.repair.base
-    fits = kind != AUTO.word and kind in WORDS and WORDS[kind].fitted
+    fits = kind != AUTO.word and kind in REPAIR_BY_WORD and REPAIR_BY_WORD[kind].fitted
     repair = study.repair if fits else RepairSettings("least_squares_bias", "both")
     return replace(repair, kind=cast(Any, repair.base + SCALED * scaled))
 

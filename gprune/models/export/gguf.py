@@ -181,7 +181,7 @@ def _scores(tokens: list[str], types: list[int], merges: list[tuple[str, ...]]) 
 def _find_pre_tokenizer(values: dict[str, Any]) -> str:
     """Return llama.cpp's name of the pre-tokenizer that splits text like a byte-level tokenizer.
 
-    Raises CheckpointError if llama.cpp has none.
+    `values` is the content of its tokenizer.json. Raises CheckpointError if llama.cpp has none.
     """
     pre_tokenizer = values.get("pre_tokenizer") or {}
     steps = pre_tokenizer.get("pretokenizers", [pre_tokenizer])

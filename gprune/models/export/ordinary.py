@@ -1,9 +1,9 @@
 """Find the stock model that equals a pruned model with layers of one width.
 
 Stock models have one FFN width and one number of key/value groups for all layers. A pruned model with equal widths is a
-narrower stock model and needs no custom code. If a repair has added biases, the configuration of the family must allow
-biases there; biases that the pruned model lacks are zero. If the family does not allow them, or does not allow the
-number of heads, another family with the same computation may hold the model.
+narrower stock model and needs no custom code. If a repair has added biases, the stock model needs a configuration of
+its family with biases in these maps; those of its biases that the pruned model lacks are zero. If the family has no
+such configuration, or does not allow the number of heads, another family with the same computation may hold the model.
 """
 
 import contextlib

@@ -155,8 +155,8 @@ def forecast(study: Study, precision: str, stages: Stages, times: StageTimes) ->
         model = of_model(study.model)
     except (ModelError, LookupError, TypeError, ValueError, ArithmeticError):
         return None
-    stages, capacity, width = tuple(stages), Capacity.of(study.device), WIDTHS.get(precision, 4)
-    case = Case(model, study, width, capacity.device != "cpu", count_gpus(model, width, capacity))
+    stages, capacity, number_bytes = tuple(stages), Capacity.of(study.device), WIDTHS.get(precision, 4)
+    case = Case(model, study, number_bytes, capacity.device != "cpu", count_gpus(model, number_bytes, capacity))
     needs = tuple(
         StageNeed(stage.id, stage.title, need, times.of_stage(stage) if times.is_measured else None)
         for stage in stages

@@ -23,7 +23,7 @@ from gprune.pipeline.stages.pruning import chosen_repairs, fixed_attention, repa
 from gprune.pipeline.stages.rasa import adapted_scores, agreements, modules
 from gprune.pipeline.stages.scoring import drift, partition
 from gprune.records import Choice, Repair, TextOverlap
-from gprune.records.repairs import AUTO, LEARNED, WORDS, labels
+from gprune.records.repairs import AUTO, LEARNED, REPAIR_BY_WORD, labels
 from gprune.store import Store
 from gprune.study import Study
 from gprune.study.methods import METHODS, RECOMMENDED
@@ -261,7 +261,7 @@ def repair_label(study: Study) -> str:
         return "no repair"
     if settings.kind == AUTO.word:
         return AUTO.label
-    repairs = [WORDS[name] for name in (settings.base, "scales" * settings.scaled) if name in WORDS]
+    repairs = [REPAIR_BY_WORD[name] for name in (settings.base, "scales" * settings.scaled) if name in REPAIR_BY_WORD]
     letters = ([LETTERS[role] for role in roles] for roles in (settings.roles, study.scales.roles))
     return _describe_repairs(repairs, *letters)
 

@@ -1,7 +1,7 @@
 """Activations of a neuron on passages and texts, and the tokens that it promotes.
 
-The passages are parts of the sequences of the run. Each is read from its beginning, because an activation
-depends on all tokens before it. The model runs up to the neuron's layer.
+A passage is a part of a sequence that the run has drawn from a text. The model reads the sequence from its first token
+to the end of the passage, because an activation depends on all tokens before it. It runs up to the neuron's layer.
 
 The promoted tokens are the logit lens of the neuron's column of down_proj: the column is multiplied by the scale of the
 final norm and passed through the head. Later layers are left out, and so is the divisor of the norms, which depends on
