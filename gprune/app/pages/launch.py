@@ -741,8 +741,8 @@ def _draw_estimate(studies: list[Study], records: list[dict[str, Any]]) -> tuple
     with st.popover("Details", icon=":material/memory:", type="tertiary", key="launch_details"):
         tables.show(_tabulate_stages(forecast), alt="memory and time of each stage")
         st.caption(
-            f"Without cached results: {escape_error(forecast.summary)}. Memory is right within a factor of 1.3; time "
-            "is estimated from earlier runs of the model. If memory runs out, batches are halved; results do not change."
+            f"Without cached results: {escape_error(forecast.summary)}. Memory is right within a factor of 1.3; the "
+            "time is that of earlier runs of the model. If memory runs out, batches are halved; results do not change."
         )
     if refusal:
         return (ANYWAY,) if st.checkbox("Start anyway", key="launch_anyway") else None
