@@ -34,7 +34,7 @@ class Tokens(Record):
 
     @property
     def unpadded_ids(self) -> Array:
-        """Return (samples, length) int32 ids, and -1 at padding, which follows the last token of content or that counts."""
+        """Return (samples, length) int32 ids, and -1 at padding: after the last token that is content or counts."""
         if self.content is None or self.counted is None:
             return self.ids
         used = (self.content | self.counted)[:, ::-1]
