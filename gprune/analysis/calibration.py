@@ -40,12 +40,13 @@ def token_distance(first: Array, second: Array) -> float:
     return float(np.sqrt(min(max(divergence, 0.0), 1.0)))
 
 
-def half_distance(ids: Array, size: int) -> float:
-    """Return the token distance between the even and odd sequences of a text, which is the effect of sampling alone.
+def half_distance(first: Array, second: Array, size: int) -> float:
+    """Return the token distance between the even sequences of a text and the odd ones of a text.
 
-    `ids` is (samples, length) with at least two samples; `size` is greater than any id.
+    Within one text, it is the effect of sampling alone. Both are (samples, length) with at least two samples; `size` is
+    greater than any id.
     """
-    return token_distance(token_counts(ids[::2], size), token_counts(ids[1::2], size))
+    return token_distance(token_counts(first[::2], size), token_counts(second[1::2], size))
 
 
 def id_bound(texts: Mapping[str, Tokens]) -> int:
@@ -92,7 +93,8 @@ def distances(texts: Mapping[str, Tokens]) -> pd.DataFrame:
     counts_by_letter = {letter: token_counts(texts[letter].unpadded_ids, size) for letter in letters}
     pairs = itertools.combinations(letters, 2)
     between = {(a, b): token_distance(counts_by_letter[a], counts_by_letter[b]) for a, b in pairs}
-    return square(between | {(letter, letter): half_distance(texts[letter].unpadded_ids, size) for letter in letters})
+    ids = {letter: tokens.unpadded_ids for letter, tokens in texts.items()}
+    return square(between | {(letter, letter): half_distance(rows, rows, size) for letter, rows in ids.items()})
 
 
 def correlation_and_drift(first: Array, second: Array) -> tuple[float, float]:

@@ -87,8 +87,12 @@ class MethodResult:
         """Return the protocols of the perplexities on a text, one per seed."""
         return [cell.stamp for cell in self.by_seed(text).values()]
 
+    def perplexity(self, text: str) -> float:
+        """Return the perplexity at the mean loss: the geometric mean over seeds."""
+        return float(np.exp(self.loss(text)))
+
     def mean(self, text: str) -> float:
-        """Return the mean perplexity over seeds, or NaN if there is none."""
+        """Return the arithmetic mean of the perplexity over seeds, or NaN if there is none."""
         perplexities = [cell.perplexity for cell in self.by_seed(text).values()]
         return float(np.mean(perplexities)) if perplexities else float("nan")
 
@@ -182,6 +186,15 @@ def change(line: MethodResult, pinned: MethodResult, text: str) -> Difference | 
     return difference_over_seeds(line.by_seed(text), pinned.by_seed(text))
 
 
+def loss_difference(first: MethodResult, second: MethodResult, text: str) -> Difference:
+    """Return the loss of the first line minus that of the second on a text.
+
+    If their measurements cannot be paired, the errors are added in quadrature as if independent.
+    """
+    paired = change(first, second, text)
+    return paired if isinstance(paired, Difference) else difference(first.cell(text), second.cell(text))
+
+
 def incomparable_methods(table: list[MethodResult], pinned: MethodResult) -> dict[tuple[str, str], list[str]]:
     """Return the methods that are not comparable with the pinned line, by text and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
@@ -250,27 +263,27 @@ class Cost:
     """standard error of the difference of the mean losses, nats per token; 0 if unknown"""
 
 
-def costs(cells: list[Measurement]) -> list[Cost]:
-    """Return the cost of each pruned model on one text, in ascending order of perplexity.
+def costs(lines: list[MethodResult], text: str) -> list[Cost]:
+    """Return the cost of each pruned model on a text, in ascending order of perplexity.
 
-    The result is empty if `cells` does not include the dense model.
+    The result is empty if `lines` does not include the dense model.
     """
-    dense = next((cell for cell in cells if cell.method == DENSE), None)
-    if dense is None:
-        return []
-    return sorted((_cost(cell, dense) for cell in cells if cell.method != DENSE), key=lambda cost: cost.perplexity)
+    dense = [line for line in lines if line.method == DENSE]
+    pruned = (_cost(line, dense[0], text) for line in lines if line.method != DENSE)
+    return sorted(pruned, key=lambda cost: cost.perplexity) if dense else []
 
 
-def _cost(cell: Measurement, dense: Measurement) -> Cost:
+def _cost(line: MethodResult, dense: MethodResult, text: str) -> Cost:
     """Return the cost of a pruned model; ratio and interval are infinite if its perplexity is not finite."""
-    if not np.isfinite(cell.perplexity):
-        return Cost(cell.method, cell.perplexity, float("inf"), float("inf"), float("inf"), False)
-    gap = difference(cell, dense)
+    perplexity = line.perplexity(text)
+    if not np.isfinite(perplexity):
+        return Cost(line.method, perplexity, float("inf"), float("inf"), float("inf"), False)
+    gap = loss_difference(line, dense, text)
     # there is no interval for one window
     half = gap.nats_margin if np.isfinite(gap.nats_margin) else 0.0
     error = gap.nats_error if np.isfinite(gap.nats_error) else 0.0
     ratio, low, high = (float(np.exp(gap.nats + offset)) for offset in (0.0, -half, half))
-    return Cost(cell.method, cell.perplexity, ratio, low, high, gap.paired, error)
+    return Cost(line.method, perplexity, ratio, low, high, gap.paired, error)
 
 
 def cost_table(table: list[Cost], labels: Mapping[str, str]) -> pd.DataFrame:

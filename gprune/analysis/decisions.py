@@ -204,7 +204,7 @@ def flips_title(units: dict[str, Overlap]) -> str:
     """
     neurons, groups = units[NEURONS], units[GROUPS]
     if not (neurons.changed or groups.changed):
-        return "No neuron and no key/value group changes sides"
+        return "0 neurons and 0 key/value groups differ from this run"
     verb = "changes" if neurons.changed == 1 else "change"
     share = neurons.changed / (neurons.units * len(neurons.both))
     sentence = f"{format_count(neurons.changed, 'neuron')} {verb} sides ({percent(share, 2)})"

@@ -57,7 +57,7 @@ _FLAP, _GPRUNE = (_look_up("figure-3a", UNSTABLE, "kept", method) for method in 
 DRIFT = _build_claim(
     f"a median rank correlation of {_look_up('figure-1a', SWAPPED, 'rank_correlation'):.2f} when the text changes, "
     f"{_look_up('figure-1a', RESAMPLED, 'rank_correlation'):.2f} when it is resampled (Fig. 1a)",
-    "WikiText2 against PTB, 2048 samples of 128 tokens a text",
+    "WikiText2 against PTB, 2048 samples of 128 tokens per text",
 )
 SWAP = _build_claim(
     f"a mean ARI of {_look_up('figure-1b', SWAPPED, 'ari', 'gprune:twflap'):.2f} for GPrune and "

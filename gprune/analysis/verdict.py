@@ -19,21 +19,11 @@ import numpy as np
 from gprune.analysis import agreement as modules
 from gprune.analysis.ablation_effect import MIN_CHANGED_SHARE, AblationEffect
 from gprune.analysis.claims import BASES, CLAIMS, HOLDS
-from gprune.analysis.comparison import DENSE, MethodResult, Row, change, texts
+from gprune.analysis.comparison import DENSE, MethodResult, Row, loss_difference, texts
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, bin_changes, pooled_retention
 from gprune.analysis.drift import Distribution
 from gprune.analysis.formatting import format_signed, percent
-from gprune.analysis.paired_test import (
-    BETTER,
-    INTERVAL,
-    NOISE,
-    WORSE,
-    Difference,
-    Measurement,
-    difference,
-    interval_in_percent,
-    over_texts,
-)
+from gprune.analysis.paired_test import BETTER, INTERVAL, NOISE, WORSE, Difference, interval_in_percent, over_texts
 from gprune.analysis.thresholds import Counts
 from gprune.data.texts.corpus_relation import PART, SAME
 from gprune.data.texts.holdout import HoldoutStatus
@@ -133,9 +123,7 @@ def compare_lines(first: MethodResult, second: MethodResult, text_names: Sequenc
 
     On a text whose measurements cannot be paired, the errors are added in quadrature as if independent.
     """
-    changes = {text: change(first, second, text) for text in text_names}
-    paired = {text: gap for text, gap in changes.items() if isinstance(gap, Difference)}
-    return over_texts([paired.get(text) or difference(first.cell(text), second.cell(text)) for text in text_names])
+    return over_texts([loss_difference(first, second, text) for text in text_names])
 
 
 def missing_methods(lines: Iterable[MethodResult], text: str, expected: Expected) -> list[str]:
@@ -251,8 +239,8 @@ def opponents(
 
 
 def method_label(method: str) -> str:
-    """Return the display name of a method for a sentence."""
-    return METHODS[method].label if method in METHODS else method
+    """Return the display name of a method for a sentence, without a comma."""
+    return METHODS[method].label.replace(", no ", " without ") if method in METHODS else method
 
 
 def own_method(metric: str) -> str:
@@ -295,12 +283,11 @@ def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int 
     differ only in their seed, including this one.
     """
     without_bias = result.without_bias if result.base is result.flap else None
-    cells = [line.cell(result.text) for line in (result.gprune, result.base, without_bias) if line is not None]
-    if not cells:
+    lines = [line for line in (result.gprune, result.base, without_bias) if line is not None]
+    if not lines:
         return Headline(f"No pruned model is measured on {result.text}")
-    dense = result.dense.cell(result.text) if result.dense else None
-    retention = next(filter(np.isfinite, (cell.retention for cell in cells)), study.retention)
-    phrases = [f"{_describe_increase(cell, dense)} with {method_label(cell.method)}" for cell in cells]
+    retention = next(filter(np.isfinite, (line.retention for line in lines)), study.retention)
+    phrases = [f"{_describe_increase(line, result)} with {method_label(line.method)}" for line in lines]
     # "rises 41% with GPrune and 316% with FLAP": the verb is not repeated
     verb = phrases[0].split(" ")[0]
     phrases[1:] = [phrase.removeprefix(f"{verb} ") for phrase in phrases[1:]]
@@ -312,11 +299,12 @@ def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int 
     return Headline(". ".join(sentences), detail, result.verdict)
 
 
-def _describe_increase(cell: Measurement, dense: Measurement | None) -> str:
+def _describe_increase(line: MethodResult, result: Opponents) -> str:
     """Describe the change from the dense model as `rises 41%`, or without a dense model the perplexity as `is 45.2`."""
-    change = difference(cell, dense).change if dense else math.nan
+    change = compare_lines(line, result.dense, [result.text]).change if result.dense else math.nan
     if not math.isfinite(change):
-        return f"is {cell.perplexity:,.1f}" if math.isfinite(cell.perplexity) else "is not finite"
+        perplexity = line.perplexity(result.text)
+        return f"is {perplexity:,.1f}" if math.isfinite(perplexity) else "is not finite"
     if change > _MAX_PERCENT:
         return f"rises {1 + change:,.0f}-fold"
     # one decimal below 10%
@@ -374,9 +362,10 @@ def against_control(result: Opponents) -> str:
 def _describe_detail(result: Opponents, status: HoldoutStatus, seeds: int) -> str:
     """Return the sentences with perplexities and, if the comparison is fair, the intervals of the differences."""
     lines = [line for line in (result.dense, *result.rivals, result.gprune) if line is not None]
-    cells = [line.cell(result.text) for line in lines]
-    values = ", ".join(f"{method_label(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
-    detail = f"{status.sentence}. Perplexity over {cells[0].window_label}: {values}."
+    values = ", ".join(f"{method_label(line.method)} {line.perplexity(result.text):,.1f}" for line in lines)
+    windows, count = lines[0].cell(result.text).window_label, max(len(line.seeds) for line in lines)
+    over = f"{windows} (geometric mean of {count} seeds)" if count > 1 else windows
+    detail = f"{status.sentence}. Perplexity over {over}: {values}."
     if not result.fair or result.gprune is None:
         return detail
     changes = {method_label(line.method): result.difference(line) for line in result.rivals}
@@ -385,7 +374,6 @@ def _describe_detail(result: Opponents, status: HoldoutStatus, seeds: int) -> st
         for name, change in changes.items()
         if math.isfinite(change.margin)
     ]
-    count = len(result.gprune.seeds)
     over = f"{count} seeds" if count > 1 else f"one seed of {seeds} in this cache" if seeds > 1 else "one seed"
     paired = "paired" if next(iter(changes.values())).paired else "windows differ"
     caption = f"{INTERVAL}, {paired}; {over}"
@@ -423,11 +411,11 @@ def comparison_finding(
     return " ".join(sentences)
 
 
-def retention_finding(pruned: Measurement, dense: Measurement) -> str:
+def retention_finding(pruned: MethodResult, dense: MethodResult, text: str) -> str:
     """Describe the change of perplexity from the dense model to a pruned one, on one text."""
     return (
-        f"At {percent(pruned.retention)} retention, perplexity on {pruned.text} changes from {dense.perplexity:.1f} to "
-        f"{pruned.perplexity:.1f} with {METHODS[pruned.method].label}."
+        f"At {percent(pruned.retention)} retention, perplexity on {text} changes from {dense.perplexity(text):.1f} to "
+        f"{pruned.perplexity(text):.1f} with {METHODS[pruned.method].label}."
     )
 
 
@@ -497,8 +485,12 @@ def budget_title(bins: Bins, base: str) -> str:
     changes = bins.gprune - bins.base
     if len(changes) < 2 or np.abs(changes).max() < BUDGET_TOLERANCE:
         return f"GPrune spreads the budget over stable and unstable modules as {base} does"
-    unstable, stable = (format_signed(100 * value, ".1f") for value in bin_changes(bins))
-    return f"Retention against {base}: {unstable} points in the most unstable modules, {stable} in the others"
+    # the difference of the retentions as `budget_shares` prints them
+    kept, base_kept = (round(100 * float(values[-1]), 1) for values in (bins.gprune, bins.base))
+    unstable, stable = (format_signed(value, ".1f") for value in (kept - base_kept, 100 * bin_changes(bins)[1]))
+    return (
+        f"Retention against {base}: {unstable} points in the most unstable modules, {stable} on average in the others"
+    )
 
 
 def budget_finding(bins: Bins, base: str) -> str:
@@ -511,7 +503,7 @@ def budget_shares(bins: Bins, base: str) -> str:
     gprune_kept, base_kept = pooled_retention(bins)
     shared = float(np.average(bins.shares[0], weights=bins.neurons)) / 100
     return (
-        f"GPrune keeps {percent(bins.gprune[-1], 1)} of the most unstable modules and {base} "
+        f"GPrune keeps {percent(bins.gprune[-1], 1)} of the neurons in the most unstable modules and {base} "
         f"{percent(bins.base[-1], 1)}. Of all neurons, they keep {percent(gprune_kept, 1)} and {percent(base_kept, 1)};"
         f" both keep {percent(shared, 1)}."
     )

@@ -12,7 +12,7 @@ from gprune.study.settings import require
 from gprune.system import safe_parsing
 
 _ABOUT = (
-    "Writes a method's pruned model, with the run's repair, as a folder that loads anywhere. The folder includes "
+    "Writes a method's pruned model, with the run's repair, as a transformers folder. The folder includes "
     "a model card with the perplexities, and pruning.json, which lists the kept units. `export FOLDER OUT "
     "--padded` pads such a folder with zeros to an ordinary model that needs no code of this project."
 )

@@ -66,8 +66,8 @@ def of_perplexity(
     """
     return Stamp(
         measure=f"perplexity over {perplexity.windows} windows of {perplexity.length} tokens",
-        stream=f"{_stream(perplexity.text)}, consecutive windows, tail dropped",
-        rule=f"exp of the mean loss of {perplexity.length - 1} predictions a window",
+        stream=f"{_stream(perplexity.text)}, consecutive windows, incomplete last window dropped",
+        rule=f"perplexity = exp(mean loss over {perplexity.length - 1} predictions per window)",
         precision=precision,
         versions=_versions(versions, _PACKAGES),
         limit=_limit(limit),

@@ -63,8 +63,8 @@ def test_a_stamp_says_windows_stream_limit_rule_and_versions():
     result = protocol.of_perplexity(ppl(), MADE, "float32", 96)
     assert result.line == (
         "perplexity over 80 windows of 128 tokens (at most 96); one stream, a BOS, if any, at the start of each "
-        "document only, consecutive windows, tail dropped; exp of the mean loss of 127 predictions a window; float32; "
-        "gprune 0.1.0, torch 2.13.0, transformers 5.1"
+        "document only, consecutive windows, incomplete last window dropped; perplexity = exp(mean loss over 127 "
+        "predictions per window); float32; gprune 0.1.0, torch 2.13.0, transformers 5.1"
     )
     assert "(all)" in protocol.of_perplexity(ppl(), MADE).line
     joined = protocol.of_perplexity(ppl("wikitext2"), {}).line

@@ -34,8 +34,9 @@ def test_token_distance_runs_from_none_to_one_and_the_texts_side_by_side():
     first_counts, second_counts = np.array([3, 1, 0, 0]), np.array([0, 0, 5, 2])
     assert calibration.token_distance(first_counts, 2 * first_counts) == 0
     assert calibration.token_distance(first_counts, second_counts) == pytest.approx(1, rel=1e-12)
-    assert calibration.half_distance(np.array([[0, 1], [2, 3], [1, 0], [3, 2]]), 4) == 1
-    assert calibration.half_distance(np.array([[0, 1], [1, 0]]), 2) == 0
+    apart, equal = np.array([[0, 1], [2, 3], [1, 0], [3, 2]]), np.array([[0, 1], [1, 0]])
+    assert calibration.half_distance(apart, apart, 4) == 1 == calibration.half_distance(equal, apart, 4)
+    assert calibration.half_distance(equal, equal, 2) == 0 == calibration.half_distance(apart, equal, 4)
     texts = {"A": a_text([[0, 1], [2, 3]]), "B": a_text([[0, 1], [0, 1]])}
     table = calibration.distances(texts)
     counts = np.array([1, 1, 1, 1]), np.array([2, 2, 0, 0])
@@ -82,7 +83,7 @@ def test_the_square_is_symmetric_and_leaves_gaps():
 
 
 NAMES = ("ab_ac", "ab_bc", "other_seed")
-TITLES = ["A-B against A-C", "A-B against B-C", "control: A-B, another seed"]
+TITLES = ["B replaced by C", "A replaced by C", "control: same texts, another seed"]
 
 
 def a_record():

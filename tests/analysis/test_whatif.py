@@ -42,7 +42,7 @@ def test_the_runs_own_rule_at_its_own_retention_gives_its_own_masks(run, prepare
     shifted = whatif.shifted_masks(prepared, run.load(stages.adapted_scores).source, run.study.retention)
     changed = decisions.overlaps(masks, shifted)
     assert not any(units.changed for units in changed.values())
-    assert decisions.flips_title(changed) == "No neuron and no key/value group changes sides"
+    assert decisions.flips_title(changed) == "0 neurons and 0 key/value groups differ from this run"
 
 
 @pytest.mark.parametrize("target", [0.3, 0.6, 0.8])

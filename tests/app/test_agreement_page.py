@@ -24,9 +24,8 @@ def an_agreement(*compared):
 
 
 def test_comparisons_keep_their_look_and_the_plot_its_height():
-    figure = figures.plot_agreement(an_agreement(*COMPARISONS), COMPARISONS)
+    figure = figures.plot_agreement(an_agreement(*COMPARISONS), COMPARISONS, a_study())
     looks = {trace.name.rsplit(": ", 1)[0]: trace for trace in figure.data}
-    assert looks["A-B against A-C"].line.color == BLUE
     fang = [trace for name, trace in looks.items() if name.startswith("FANG")]
     assert {trace.line.color for trace in fang} == {PURPLE}
     controls = [trace for name, trace in looks.items() if name.startswith("control")]
@@ -35,39 +34,38 @@ def test_comparisons_keep_their_look_and_the_plot_its_height():
     visible = [(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in figure.data]
     assert len(set(visible)) == len(COMPARISONS)
     assert len({trace.marker.symbol for trace in figure.data}) == len(COMPARISONS)
-    assert figure.data[0].name == "A-B against A-C: 0.10 ± 0.00"
-    record = an_agreement(*COMPARISONS)
-    full = {trace.name: trace.line.to_plotly_json() for trace in figures.plot_agreement(record, COMPARISONS).data}
-    (alone,) = figures.plot_agreement(record, ["fang_bc"]).data
+    assert figure.data[0].name == "science-docs replaced by python-code: 0.10 ± 0.00" and visible[0][0] == BLUE
+    full = {trace.name: trace.line.to_plotly_json() for trace in figure.data}
+    (alone,) = figures.plot_agreement(an_agreement(*COMPARISONS), ["fang_bc"], a_study()).data
     assert alone.line.to_plotly_json() == full[alone.name]
     heights = []
     for chosen in (["ab_ac"], list(COMPARISONS)):
-        layout = figures.plot_agreement(an_agreement(*COMPARISONS), chosen).layout
+        layout = figures.plot_agreement(an_agreement(*COMPARISONS), chosen, a_study()).layout
         heights.append(layout.height - layout.margin.b - layout.margin.t)
     assert heights[0] == heights[1]
-    assert figures.plot_agreement(an_agreement("ab_ac"), []).layout.yaxis.range == (-0.03, 1.03)
+    assert figures.plot_agreement(an_agreement("ab_ac"), [], a_study()).layout.yaxis.range == (-0.03, 1.03)
 
 
 def test_fang_stands_beside_the_substitutions_and_any_pair_can_be_chosen(cache):
     app = show("agreement", cache, study=a_study(methods=WITH_FANG))
-    expected = [f"{pair} against {other}" for pair, other in (("A-B", "A-C"), ("A-B", "B-C"), ("A-C", "B-C"))]
-    expected += ["control: A-B, another seed", "FANG: A against B"]
-    assert drawn(charts(app)[0]) == expected
+    expected = [f"{text} replaced by python-code" for text in ("science-docs", "python-reference")]
+    expected += ["python-reference replaced by science-docs"]
+    expected += ["control: same texts, another seed", "FANG: python-reference and science-docs"]
+    assert drawn(charts(app)[0]) == expected and set(expected) <= set(app.multiselect[0].options)
     # the title has the number of the legend, and not the mean over every pair of texts
     (legend,) = [trace["name"] for trace in charts(app)[0]["data"] if trace["name"].startswith("FANG")]
-    mean = legend.removeprefix("FANG: A against B: ").partition(" ")[0]
+    mean = legend.removeprefix(f"{expected[-1]}: ").partition(" ")[0]
     assert f"{mean} for FANG’s groups of python-reference and science-docs" in plain_words(app)
-    assert "FANG has 2 groups per layer and BCM 6 modules" in plain_words(app)
+    assert "FANG has 2 groups per layer; the modules number about 6 (median)" in plain_words(app)
     app.multiselect[0].set_value(["fang_bc", "ab_bc"]).run()
-    labels = ["A-B against B-C", "FANG: B against C"]
-    assert drawn(charts(app)[0]) == labels
+    assert drawn(charts(app)[0]) == [expected[1], "FANG: science-docs and python-code"]
     app.multiselect[0].set_value([]).run()
     assert len(drawn(charts(app)[0])) == 9
 
 
 def test_the_swap_is_drawn_at_once_for_token_weighted_flap_only(cache):
     write_run(cache, study=a_study(metric="twflap"))
-    assert "swap: A-B against B-A" in drawn(charts(open_page("agreement"))[0])
+    assert "swap: python-reference and science-docs" in drawn(charts(open_page("agreement"))[0])
 
 
 def test_module_counts_that_differ_strongly_are_told(cache, name):
@@ -77,4 +75,4 @@ def test_module_counts_that_differ_strongly_are_told(cache, name):
     app = open_page("agreement", run=name)
     warnings = [item.value.replace("\\", "") for item in app.warning]
     assert len(warnings) == 2
-    assert warnings[0].startswith("A-B against B-C: layer 0 has 6 modules on one side and 2 on the other")
+    assert warnings[0].startswith("python-reference replaced by python-code: layer 0 has 6 modules on one side and 2")

@@ -1,6 +1,7 @@
 """Every figure: its function, its traces, its axis titles, its colours, and what it costs to send."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,11 @@ def test_axes_are_titled_and_the_background_is_the_themes(small_run):
 def test_colours_and_lines_of_methods_floors_and_controls(small_run):
     figure = figure_of("drift", small_run, form="histogram")
     cross, halves, *floors = figure.data
-    assert cross.type == "bar" and cross.marker.color == style.PAIR and "ρ" in cross.name
+    assert cross.type == "bar" and cross.marker.color == style.PAIR and cross.opacity >= 0.8
     assert halves.line.dash == "dash" and [floor.line.color for floor in floors] == [style.GREY] * 2
     np.testing.assert_allclose(np.sum(cross.y), 100)
     compared = small_run.agreement()
-    figure = agreement.plot_agreement(compared, compared.comparisons)
+    figure = agreement.plot_agreement(compared, compared.comparisons, small_run.study)
     controls = [trace for trace in figure.data if trace.name.startswith("control")]
     assert len(controls) == 2 and {trace.line.color for trace in controls} == {style.BLUE}
     assert all("open" in trace.marker.symbol for trace in controls)
@@ -97,18 +98,21 @@ def test_the_drift_axis_ends_where_its_curve_ends_and_wide_layers_become_cells()
     random = np.random.default_rng(0)
     wide, narrow = random.random(drift.MOST_POINTS + 1), random.random(drift.MOST_POINTS)
     assert drift.plot_joint(wide, wide, 0).data[0].type == "heatmap"
-    assert drift.plot_joint(narrow, narrow, 0).data[0].type == "scatter"
+    points = drift.plot_joint(narrow, narrow, 0, texts=("python-reference", "science-docs"))
+    assert points.data[0].type == "scatter" and points.data[0].marker.opacity >= 0.8 and not style.is_wide(points)
 
 
 def test_module_groups_and_methods_stand_where_they_are_counted_and_wait_for_a_click(small_run):
     statistics, adapted = _statistics(small_run)
-    figure = reliability.scatter(statistics, adapted, False)
+    names = {"A": "wiki", "B": "code"}
+    figure = reliability.scatter(statistics, adapted, names, False)
+    assert figure.layout.yaxis.title.text == "mean score on wiki" and "on wiki, " in figure.data[0].hovertemplate
     assert sum(len(trace.x) for trace in figure.data) == len(statistics.drift)
     assert [trace.marker.symbol for trace in figure.data] == ["circle", "square", "diamond"]
     corner, drift_line, score_line = figure.layout.shapes
     assert (corner.x0, corner.y1) == (adapted.drift_threshold, adapted.score_threshold)
     assert drift_line.x0 == adapted.drift_threshold and score_line.y0 == adapted.score_threshold
-    note = reliability.scatter(statistics, adapted, True).layout.annotations[1]
+    note = reliability.scatter(statistics, adapted, names, True).layout.annotations[1]
     assert note.y == pytest.approx(np.log10(adapted.score_threshold))
     masks = small_run.masks()
     assert all(trace.visible is True for trace in decisions.plot_by_layer(masks, "neurons").data)
@@ -147,7 +151,7 @@ def test_layer_ticks_stay_few_and_more_methods_than_fit_leave_gprune_in():
 
 @pytest.mark.parametrize(("selection", "shapes", "notes"), [("drift_and_score", 3, 2), ("drift", 2, 1), ("none", 0, 0)])
 def test_the_scatter_shows_the_rule_that_is_chosen(small_run, selection, shapes, notes):
-    figure = reliability.scatter(*_statistics(small_run), False, selection)
+    figure = reliability.scatter(*_statistics(small_run), {"A": "", "B": ""}, False, selection)
     assert (len(figure.layout.shapes), len(figure.layout.annotations)) == (shapes, notes)
     if selection == "drift":
         assert figure.layout.shapes[0].y1 == figure.layout.yaxis.range[1]
@@ -178,8 +182,8 @@ def test_slopes_and_costs_have_hues_and_errors_of_their_own(small_run):
         assert set(marked[:, 0]) == {1} and set(marked[:, 2]) <= set(result.neurons)
     assert sum(len(lines[color].y) for color in (style.TEXT_A, style.TEXT_B)) == 3 * len(result.neurons)
     assert lines[marks.RING].y == (pytest.approx(result.first[0]), pytest.approx(result.second[0]))
-    _, cells = story.headline_measurements(small_run)
-    figure = overview.plot_costs(compare.costs(cells))
+    text, lines = story.headline_results(small_run)
+    figure, cells = overview.plot_costs(compare.costs(lines, text)), [line.cell(text) for line in lines]
     dense = next(cell for cell in cells if cell.method == "dense")
     figures = {trace.name: trace for trace in figure.data}
     assert len(figures) == len(cells) - 1
@@ -199,7 +203,8 @@ def test_changes_are_drawn_with_their_paired_interval_in_the_order_of_perplexity
     text = compared.texts[0]
     figure = comparison.plot_changes(compared, text)
     lines = [line for line in compared.sorted_on(text) if line is not compared.baseline]
-    assert [trace.y[0] for trace in figure.data] == [style.control_label(line.method) for line in lines]
+    labels = [style.control_label(line.method).replace(", ", ",<br>") for line in lines]
+    assert [trace.y[0] for trace in figure.data] == labels
     for line, trace in zip(lines, figure.data, strict=True):
         gap = compare.change(line, compared.baseline, text)
         low, high = trace.x[0] - trace.error_x.arrayminus[0], trace.x[0] + trace.error_x.array[0]
@@ -210,6 +215,13 @@ def test_changes_are_drawn_with_their_paired_interval_in_the_order_of_perplexity
     # without another method on the same windows there is nothing to draw
     alone = comparison.comparison_of(small_run, methods=("flap",))
     assert comparison.plot_changes(alone, text) is None
+
+
+def test_overlaps_that_are_nearly_equal_are_no_trend(small_run, monkeypatch):
+    bins = decisions.bin_decisions(small_run, "flap", 2)
+    for last, words in ((0.602, "is about 0.60 in both the most"), (0.65, "goes from 0.59 in the most")):
+        monkeypatch.setattr(decisions, "bin_decisions", lambda *_, x=last: replace(bins, jaccard=np.array([0.59, x])))
+        assert decisions.overlap(small_run, base="flap").title.startswith(f"Overlap with FLAP {words}")
 
 
 def test_every_figure_is_declared_by_the_module_of_its_place() -> None:

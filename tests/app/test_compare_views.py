@@ -29,7 +29,7 @@ def commands(app):
 def test_a_table_that_is_not_there_says_how_to_make_it(cache):
     write_run(cache, study=a_study(model="/models/my model"))
     app = on_studies("ablation")
-    assert "This table is not computed in this cache yet" in words(app) and not charts(app)
+    assert "No results for this table yet" in words(app) and not charts(app)
     assert commands(app) == ["python -m gprune reproduce ablation --model '/models/my model' --scale demo"]
 
 
@@ -128,7 +128,7 @@ def test_a_damaged_table_costs_itself_only_and_names_are_text(cache, name):
     (folder / "seeds.csv").unlink()
     assert not on_studies("seeds").error
     (folder / "index.json").write_text("{", encoding="utf-8")
-    assert "is not computed in this cache yet" in words(on_studies("seeds"))
+    assert "No results for this table yet" in words(on_studies("seeds"))
     evil = "<script>alert(1)</script> ![x](http://example.org/x.png)"
     write_tables(cache, "ablation", fill=lambda row: replace(filled(row), run=evil), model=evil)
     app = on_studies("ablation")

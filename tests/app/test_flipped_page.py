@@ -161,7 +161,7 @@ def test_a_method_without_all_tasks_gets_no_mean_and_sizes_have_a_unit():
 
 def test_accuracy_that_is_missing_can_be_measured_without_data(cache, started):
     app = show("questions", cache)
-    assert "not measured on any task" in words(app)
+    assert "This run has no task results" in words(app)
     app.button(key="fq_tasks").click().run()
     ((study, _),) = started
     assert study.evaluation.tasks and all(task.startswith("demo_") for task in study.evaluation.tasks)

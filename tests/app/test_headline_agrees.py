@@ -4,9 +4,10 @@ import re
 
 import numpy as np
 import pytest
-from app_driver import open_page, opened, plain_words
+from app_driver import numbers, open_page, opened, plain_words
 from synthetic_run import MAKERS, a_study, the_run, write_run
 
+from gprune.app.figures import overview
 from gprune.app.ui import documents, story
 from gprune.records import Perplexity
 from gprune.study import EvaluationSettings
@@ -17,6 +18,7 @@ WINS, LOSES, TIES = (
     {"gprune": 118.0, "flap": 90.0, "fang": 70.0},
     {"gprune": 70.0, "flap": 118.0, "fang": 70.001},
 )
+NOISE = "GPrune and FANG are within noise ("
 
 
 def measured(levels):
@@ -40,20 +42,8 @@ def study(**changes):
     ("levels", "ending", "costs", "finding", "compared"),
     [
         (WINS, "", "GPrune costs least", "% lower than FANG’s", "GPrune has the lowest perplexity on c4"),
-        (
-            LOSES,
-            "GPrune’s perplexity is 6",
-            "FANG costs least",
-            "% higher than FANG’s",
-            "FANG has the lowest perplexity on c4",
-        ),
-        (
-            TIES,
-            "GPrune and FANG are within noise (",
-            ": too close to call",
-            "GPrune and FANG are within noise (",
-            "have the lowest perplexity, within noise on c4",
-        ),
+        (LOSES, "GPrune’s perplexity is 6", "FANG costs least", "% higher than FANG’s", "FANG has the lowest perpl"),
+        (TIES, NOISE, ": too close to call", NOISE, "have the lowest perplexity, within noise on c4"),
     ],
 )
 def test_who_wins_is_said_alike_everywhere(cache, levels, ending, costs, finding, compared):
@@ -70,15 +60,22 @@ def test_who_wins_is_said_alike_everywhere(cache, levels, ending, costs, finding
     assert (levels is TIES) == ("has the lowest perplexity" not in compare)
 
 
-def test_several_seeds_are_counted_and_compared_over_their_windows(cache):
-    for seed in range(3):
-        write_run(cache, study=study(seed=seed), makers=measured(LOSES))
-    run, app = the_run(cache), plain_words(opened())
-    assert "95% interval, paired; 3 seeds)" in app
-    assert story.compared_seeds(run) == (0, 1, 2)
-    change = float(re.findall(r"; FANG \+([\d.]+)%", app)[0])
-    assert change == pytest.approx(100 * (118 / 70 - 1), abs=2) and "GPrune against FLAP +" in app
-    assert "Seeds: 0, 1, 2" in app and "no spread over seeds" not in app
+def test_seeds_are_joined_alike_on_the_overview_and_on_compare(cache):
+    levels = (79.0, 72.0, 60.0)
+    for seed, level in enumerate(levels):
+        write_run(cache, study=study(seed=seed), makers=measured(TIES | {"gprune": level}))
+    run, mean, app, compare = the_run(cache), np.exp(np.log(levels).mean()), plain_words(opened()), open_page("compare")
+    assert "|  | :green[:material/check_circle:] Seeds: 0, 1, 2 |" in app
+    assert "no spread over seeds" not in app and story.compared_seeds(run) == (0, 1, 2)
+    assert "95% interval, paired; 3 seeds)" in app and "paired over windows and 3 seeds" in app
+    # seed 2 alone would win
+    assert NOISE in app and "GPrune and FANG have the lowest perplexity, within noise" in plain_words(compare)
+    dense, pruned = map(float, re.findall(r"\(geometric mean of 3 seeds\): \w+ ([\d.]+).*?GPrune ([\d.]+)\.", app)[0])
+    (mark,) = (trace.x[0] for trace in overview.cost(run).figure.data if trace.name == "GPrune")
+    assert pruned / dense == pytest.approx(mean / 40, rel=0.005) == mark
+    assert float(re.findall(r"rises (\d+)% with GPrune", app)[0]) == pytest.approx(100 * (mean / 40 - 1), abs=1)
+    table = numbers(compare).set_index("method")
+    assert table["seeds"]["GPrune"] == 3 and set(table[""][["GPrune", "FANG"]]) == {"★"}
 
 
 def test_what_was_found_on_other_models_stands_beside_the_runs_own_diagnostics(cache):

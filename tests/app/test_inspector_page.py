@@ -18,7 +18,7 @@ from gprune.study import CalibrationSettings
 
 # every test walks through pages
 pytestmark = pytest.mark.slow
-NEURON = {"layer": "2", "neuron": "7"}
+NEURON, TEXTS = {"layer": "2", "neuron": "7"}, ("python-reference", "science-docs", "python-code")
 
 
 def passages(app):
@@ -61,13 +61,13 @@ def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
     mask = run.load(stages.masks, "flap").ffn[2, 7]
     assert f"FLAP: {'kept' if mask else 'removed'}" in badges(app)
     result = passages(app)
-    assert [item["alt"] for item in result] == [f"top-activating examples on {letter}" for letter in "ABC"]
+    assert [item["alt"] for item in result] == [f"top-activating examples on {text}" for text in TEXTS]
     positions, tokens = run.load(stages.positions, "primary"), run.load(stages.tokens, "primary")
     sequence, location = int(positions.sequences[2, 7, 0]), int(positions.positions[2, 7, 0])
     first = result[0]["passages"][0]
     ids = tokens.ids[sequence, max(location - 16, 0) : location + 17].tolist()
     assert (first["before"], first["token"], first["after"]) == text_around(tokenizer("demo"), ids, min(location, 16))
-    assert first["value"] == f"{positions.values[2, 7, 0]:+.3g}".replace("-", "−") and len(result[0]["passages"]) == 8
+    assert first["value"] == f"{positions.values[2, 7, 0]:+#.3g}".replace("-", "−") and len(result[0]["passages"]) == 8
     assert max(item["passages"][0]["strength"] for item in result) == 1.0
     app = show("inspector", cache, NEURON)
     app.button(key="ins_next").click().run()
@@ -156,7 +156,8 @@ def test_a_model_without_tokenizer_gets_a_sentence(cache):
 
 
 def test_a_character_of_several_tokens_is_shown_whole_wherever_the_peak_is():
-    reader = tokenizer("demo")
+    reader = inspector._load_tokenizer("demo", "before")
+    assert reader is not inspector._load_tokenizer("demo", "after")
     text = "say “☃” and é\n\tthen  end"
     ids = reader.encode(text).ids
     full = reader.decode(ids, skip_special_tokens=False)
@@ -214,7 +215,7 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
     # the histogram and the tokens of its column come with the same switch, all of the same neuron
     assert {(request.layer, request.neuron) for request, _ in pool.asked} == {(2, 7)}
     assert "67% on python-reference, 50% on science-docs, 100% on python-code" in plain_words(app)
-    assert "Sequences read: A 2 of 9, B 2 of 9, C 2 of 9" in words(app) and len(charts(app)) == 2
+    assert "Sequences read: python-reference 2 of 9, science-docs" in plain_words(app) and len(charts(app)) == 2
     assert "It promotes “[x](y)” and suppresses “ing”" in plain_words(app)
     assert [item.value.iloc[0].tolist() for item in app.dataframe[:2]] == [["[x](y)", "+0.500"], ["ing", "−0.750"]]
 
@@ -230,9 +231,9 @@ def test_one_click_measures_what_the_neuron_is_worth_on_every_text(cache, run, m
     ]
     result = pool.latest("1").difference
     visible = {item.label: (item.value, item.delta) for item in app.metric if "nats/token" in item.label}
-    assert [label[0] for label in visible] == ["A", "B", "C"]
+    assert [label.replace("\\", "") for label in visible] == [f"{text}, nats/token" for text in TEXTS]
     assert set(visible.values()) == {(f"+{result.nats:.5f} ± {result.nats_margin:.5f}", "40 of 40 windows")}
-    assert "Without it, the loss changes most on A" in words(app) and app.query_params["ins_ablated"] == "2-7"
+    assert "changes most on python-reference" in plain_words(app) and app.query_params["ins_ablated"] == "2-7"
     # what was asked of one neuron is not asked of the next
     app.button(key="ins_next").click().run()
     assert len(pool.asked) == 3 and app.button(key="ins_ablation_now").label == "Ablate now"

@@ -27,7 +27,7 @@ RULE = ReliabilitySettings(drift_quantile=0.4, score_quantile=0.955, score_scale
 
 def test_the_runs_own_lines_change_nothing_and_moved_lines_say_what_changes(cache):
     app = show("rasa", cache)
-    assert "No neuron and no key/value group changes sides" in words(app)
+    assert "0 neurons and 0 key/value groups differ from this run" in words(app)
     assert "These are the thresholds and the retention of this run" in words(app)
     app.slider(key="rasa_qd_slider").set_value(0.2).run()
     assert "change sides (" in words(app) and app.button(key="rasa_prune")

@@ -122,8 +122,9 @@ def test_a_folder_of_tasks_is_looked_into(cache, tmp_path):
     app = open_page("launch")
     app.multiselect(key="launch_tasks").set_value(["boolq", "piqa"]).run()
     app.text_input(key="launch_demo_evaluation.task_folder").set_value(str(folder)).run()
-    warnings = [item.value.replace("\\", "") for item in app.warning]
-    assert len(warnings) == 1 and warnings[0].startswith("the task 'piqa' has no data in")
+    assert len(app.warning) == 1 and app.warning[0].value.startswith("the task 'piqa' has no data in")
+    (folder / "boolq.jsonl").write_text('{"question": "is it wet"}')
+    assert len(app.run().warning) == 2
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,9 @@ def test_a_click_selects_a_neuron_and_a_box_around_nothing_is_a_sentence(visit):
     traces = figures.neuron_map(run, layer=1, colour="module").figure.data
     trace = max(range(len(traces)), key=lambda number: float(traces[number].x.max()))
     point = int(traces[trace].x.argmax())
-    page = visit.page("map?layer=1&nm_colour=module")
+    page = visit.page("map?layer=1&nm_colour=module", viewport={"width": 1920, "height": 1200})
     page.locator(f"{MAP} {PLOT}").first.wait_for()
+    assert page.locator(MAP).first.bounding_box()["width"] == 900, "a curve is no wider"
     click_mark(page, "nm_map", trace, point)
     neuron = int(traces[trace].customdata[point])
     chip = page.locator(".st-key-frame_selection")
@@ -100,8 +101,7 @@ def test_a_click_selects_a_neuron_and_a_box_around_nothing_is_a_sentence(visit):
         if not inside(page, result)
     )
     draw(page, corner)
-    card = page.locator(".st-key-card_nm_region")
-    expect(card).to_contain_text("No neuron is inside the region")
+    expect(page.locator(".st-key-card_nm_region")).to_contain_text("No neuron is inside the region")
     # the way on from what is selected
     page.get_by_role("link", name="Open in Inspector").click()
     page.get_by_role("heading", name="Inspector", exact=True).wait_for()

@@ -13,9 +13,10 @@ from gprune.analysis import whatif
 from gprune.analysis.formatting import MODULES
 from gprune.app.figures import masks as atlas
 from gprune.app.figures import neurons as figures
+from gprune.app.figures.drift import _LOOKS, SUBSTITUTION
 from gprune.app.pages import neuron_map as map_page
 from gprune.app.ui import derived_cache
-from gprune.app.ui.chart_style import METHOD_COLORS
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR
 from gprune.app.ui.panel import Selection
 from gprune.pipeline import stages
 from gprune.pipeline.stages import neuron_map
@@ -65,7 +66,7 @@ def test_a_point_is_a_neuron_and_its_colour_tells_the_decisions(small_run):
     assert np.array_equal(item, whatif.decide(results, "flap", retained, whatif.PRIMARY).ffn[1])
     against = figures.color_neurons(small_run, 1, figures.METHOD_MASKS, "flap")
     actual, base = (small_run.load(stages.masks, name).ffn[1] for name in ("gprune", "flap"))
-    assert [group.name for group in against.groups[2:]] == ["only GPrune", "only FLAP"]
+    assert [group.name for group in against.groups[2:]] == ["kept only by GPrune", "kept only by FLAP"]
     assert np.array_equal(against.groups[2].members, actual & ~base)
 
 
@@ -107,6 +108,7 @@ def test_the_marks_of_every_method_stand_out_on_each_page():
     # 3 is what marks are to have; orange, sky and mustard are paler on white, and have symbols
     for page, least in (("#ffffff", 2.2), ("#11161d", 3.0), ("#1a212b", 3.0)):
         assert min(_contrast(hue, page) for hue in hues) > least, page
+        assert min(_contrast(hue, page) for hue in (PAIR, GREY, *_LOOKS[SUBSTITUTION][0][::2])) > 3, page
 
 
 def test_no_two_modules_of_a_layer_look_the_same():
@@ -218,7 +220,7 @@ def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(s
         module = message[1]
         members = labels[y] == module
         change = actual[y][members].mean() - base[y][members].mean()
-        assert cells.z[y][x] == pytest.approx(change, abs=1e-6)
+        assert cells.z[y][x] == pytest.approx(100 * change, abs=1e-4)
         assert message[:4].tolist() == [y, module, -1, members.sum()]
     assert len(hidden.x) == small_run.load(stages.partition).modules
     assert (cells.zmid, cells.zmin) == (0, -cells.zmax)
@@ -232,7 +234,7 @@ def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(s
     for trace, name in zip(rendered, ("gprune", "flap"), strict=False):
         assert np.array_equal(np.array(trace.z, bool), small_run.load(stages.masks, name).heads)
     titles = [note.text for note in figure.layout.annotations]
-    assert titles == ["GPrune keeps", "FLAP keeps", "primary text", "auxiliary text"] and len(rendered) == 4
+    assert titles[2:] == ["score on python-reference", "score on science-docs"] and len(rendered) == 4
     for draw in (atlas.atlas, atlas.atlas_texts, atlas.atlas_groups):
         figure = draw(small_run).figure
         # thousands of marks that are drawn would take the browser seconds

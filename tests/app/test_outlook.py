@@ -128,7 +128,7 @@ def test_the_stages_of_every_study_have_words(metric, methods, third):
         ("accuracy.flap.0", "accuracy of FLAP, task 1"),
         ("perplexity.dense.1", "perplexity of dense, text 2"),
         ("partition_auxiliary_primary_first", "the first modules of B and A"),
-        ("agreement_swap", "module agreement, swap: A-B against B-A"),
+        ("agreement_swap", "module agreement, swap: A and B"),
         ("a stage that nobody knows", "a stage that nobody knows"),
     ],
 )

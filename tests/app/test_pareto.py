@@ -112,13 +112,11 @@ def test_runs_of_equal_widths_are_options_and_the_cheapest_within_the_limit_lead
 def test_marks_that_would_hide_each_other_are_moved_apart(cache):
     write_run(cache, study=a_study(methods=("dense", "flap", "flap_no_bias", "gprune")))
     figure = pareto.trade_off(the_run(cache)).figure
-    figures = [
-        (x, np.log(y))
-        for trace in figure.data
-        if trace.customdata is not None
-        for x, y in zip(trace.x, trace.y, strict=True)
-    ]
-    mark = pareto._MARK_SIZE
-    width, height = mark[0] * (1 - min(x for x, _ in figures)), mark[1] * max(y for _, y in figures)
-    for index, (x, y) in enumerate(figures):
-        assert all(abs(x - u) > 0.99 * width or abs(y - v) > 0.9 * height for u, v in figures[:index])
+    drawn = [trace for trace in figure.data if trace.customdata is not None]
+    figures = [(trace.x[0], np.log(trace.y[0]), trace.error_y.array[0] / trace.y[0]) for trace in drawn]
+    width, height = pareto._MARK_SIZE * np.array([1 - min(x for x, *_ in figures), max(y for _, y, _ in figures)])
+    for index, (x, y, reach) in enumerate(figures):
+        assert all(abs(x - u) > 0.98 * width or abs(y - v) > 0.9 * (height + reach + w) for u, v, w in figures[:index])
+    # the axis holds the whiskers, and no name of the legend is written beside another mark
+    assert figure.layout.yaxis.range[1] > max(np.log10(trace.y[0] + trace.error_y.array[0]) for trace in drawn)
+    assert not any(trace.text[0] for trace in drawn)

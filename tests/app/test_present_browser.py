@@ -95,7 +95,7 @@ def test_the_first_screen_holds_the_figures_and_p_opens_the_slides_from_any_page
     expect(page.locator(".st-key-card_ov_cost .js-plotly-plot").first).to_be_visible()
     boxes = [page.locator(f".st-key-card_ov_{name}").bounding_box() for name in ("slope", "survival", "cost")]
     assert len({round(box["height"]) for box in boxes}) == len({round(box["y"]) for box in boxes}) == 1
-    assert boxes[0]["y"] + boxes[0]["height"] <= 900
+    assert boxes[0]["y"] + boxes[0]["height"] <= 860
     for where in ("atlas", "inspector"):
         page = visit.page(where)
         expect(page.get_by_role("button", name="Slides").first).to_be_visible()

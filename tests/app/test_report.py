@@ -69,8 +69,10 @@ def test_every_figure_is_drawn_or_says_why_not_as_it_is_set_on_its_page(run):
     assert set(message) == {"speed", "answers"}
     assert all("is not there yet" in problem for problem in message.values())
     # a figure that only another view of its page shows has that view's words
+    (modules,) = (entry.title for entry in entries if entry.name == "explained")
+    assert re.fullmatch(r"The modules .* variance \((before refinement \d+%, )random modules \d+%\)", modules)
     noise = next(entry for entry in entries if entry.name == "text_noise")
-    assert noise.caption.startswith("Where the dotted line is below a dashed line")
+    assert noise.caption.startswith("Where the dotted curve is below a dashed line, sampling drift is less than 25%")
     assert len({entry.title for entry in entries}) == len(entries)
     plainly = report.gather_entries(run, ("drift",))[0]
     values = {"rd_bins": 30, "card": "rd_histogram"}

@@ -46,7 +46,7 @@ def heading(app):
 def test_the_curve_has_live_points_of_gprune_and_its_rival_and_the_sentence_follows_the_slider(pool, cache):
     app = opened(slide=LAST)
     (levels, perplexities, _), run = curve(app), the_run(cache)
-    text, _ = story.headline_measurements(run)
+    text, _ = story.headline_results(run)
     assert {question.text for question, _ in pool.asked} == {text}
     assert {question.method for question, _ in pool.asked} == {"gprune", story.main_baseline(run)}
     assert not app.exception and not app.error and "At 50% retention" in heading(app)
@@ -61,7 +61,7 @@ def test_the_curve_has_live_points_of_gprune_and_its_rival_and_the_sentence_foll
 def test_a_pack_without_its_model_shows_what_the_run_measured(pool, cache, monkeypatch):
     monkeypatch.setattr("gprune.app.ui.run_status.missing_inputs", lambda run: "Needs the model.")
     app, run = opened(slide=LAST), the_run(cache)
-    text, _ = story.headline_measurements(run)
+    text, _ = story.headline_results(run)
     expected = run.load(stages.perplexity, "gprune", text).perplexity
     assert not pool.asked and curve(app)[1] == [pytest.approx(expected, rel=1e-6)]
     assert "perplexity on" in heading(app) and "is not known" in heading(opened(slide=LAST, rasa_keep="0.35"))

@@ -39,7 +39,7 @@ def test_measured_speed_is_drawn_with_its_spread_in_every_phase_and_mode(cache):
     assert "median and quartiles" in figure["layout"]["xaxis"]["title"]["text"] and "quartiles %{" in rendered
     assert "with quartiles (not a 95% interval)" in words(app) and "±" not in rendered
     table = next(item.value for item in app.dataframe if "parameters" in item.value)
-    assert table["ratio (IQR)"].tolist() == ["1.00 (IQR 0.00)", "1.50 (IQR 0.10)", "1.20 (IQR 0.10)"]
+    assert table["× dense (IQR)"].tolist() == ["1.00 (IQR 0.00)", "1.50 (IQR 0.10)", "1.20 (IQR 0.10)"]
     assert table["memory"].tolist() == ["3.0 MiB"] * 3
     assert "![x](" not in words(app) and "This model is small" in words(app) and not app.error
     name = write_run(cache, study=a_timed_study())
@@ -105,7 +105,7 @@ def test_a_checkpoint_comes_with_its_kept_units_and_padding_is_a_job(cache, star
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     app = open_page("export")
     codes = [code.value for code in app.code]
-    assert str(folder) in codes and "loads anywhere" in words(app)
+    assert str(folder) in codes and "The pruned model is a transformers folder" in words(app)
     anywhere = next(code for code in codes if code.startswith("from transformers"))
     assert anywhere.count("trust_remote_code=True") == 2
     compile(anywhere, "snippet", "exec")

@@ -57,7 +57,7 @@ def test_any_modules_and_lines_are_counted_alike():
     scripts = [components.FOLDER / name for name in threshold_lines.SCRIPTS]
     sent = []
     for statistics, rule in cases:
-        lines = Lines(rule.drift_quantile, rule.score_quantile, rule.selection, False)
+        lines = Lines(rule.drift_quantile, rule.score_quantile, rule.selection, False, ("A", "B"))
         sent.append(threshold_lines._data(statistics, prefers_auxiliary(statistics, rule, 0), lines, -1, ""))
     program = "\n".join([*(script.read_text(encoding="utf-8") for script in scripts), HARNESS])
     command = ["node", "--input-type=module", "--eval", program]

@@ -87,6 +87,8 @@ class TextComparison:
     """Jaccard index between a half of this text and a half of the other"""
     token_distance: float
     """Jensen-Shannon distance of the token frequencies; NaN without tokens"""
+    half_distance: float
+    """token distance between half of this text and half of the other; NaN without tokens"""
     distinct_shared: float
     """share of this text's distinct tokens that occur in the other text; NaN without tokens"""
     runs_shared: float

@@ -12,7 +12,8 @@ import plotly.graph_objects as go
 from gprune.analysis.calibration_report.card import TextCard
 from gprune.analysis.formatting import TEXTS, percent
 
-_GREY = "#8C8C8C"
+_GREY, _LETTERS = "#8C8C8C", 13
+"""hue of references; pixels of a letter"""
 _CURVE_POINTS = 60
 _MAX_EXTRAPOLATION = 16.0
 """largest number of sequences on the axis, as a multiple of the drawn sequences"""
@@ -32,13 +33,12 @@ def plot_sampling_drift(card: TextCard, share: float) -> go.Figure:
     _add_law(figure, card, color, last)
     for other in card.others:
         if (height := share * other.drift_beyond) > 0:
-            _add_share_line(
-                figure, height, f"{percent(share)} of the drift to {html.escape(other.label)}", TEXTS[other.letter]
-            )
+            name = f"{percent(share)} of the drift to {html.escape(other.label)}"
+            _add_share_line(figure, height, name, TEXTS[other.letter])
     line_style = {"color": _GREY, "dash": "dot", "width": 1.5}
-    figure.add_vline(x=count, line=line_style, name=f"{count:,} drawn", showlegend=True)
+    figure.add_vline(x=count, line=line_style, name=f"{count:,} sequences (this run)", showlegend=True)
     if needed and needed != count and needed <= last:
-        name = f"{needed:,} for {percent(share)}"
+        name = f"{needed:,} sequences ({percent(share)})"
         figure.add_vline(x=needed, line=line_style | {"dash": "dashdot"}, name=name, showlegend=True)
     _set_layout(figure, "sequences per sample (log scale)", "median rank drift (log scale)", 480)
     _set_axes(figure, card, share, last)
@@ -53,7 +53,7 @@ def _add_law(figure: go.Figure, card: TextCard, color: str, last: float) -> None
     figure.add_scatter(
         x=sizes,
         y=[card.drift.at(size) for size in sizes],
-        name="expected",
+        name="expected sampling drift",
         mode="lines",
         line={"color": color, "width": 1.5, "dash": "dot"},
         hovertemplate="expected for %{x:,.0f} sequences: %{y:.4f}<extra></extra>",
@@ -112,7 +112,7 @@ def plot_overlap(card: TextCard) -> go.Figure:
     For comparison, each row also has the index expected by chance and for another sample of the same text.
     """
     figure = go.Figure()
-    rows = [html.escape(other.label) for other in card.others]
+    rows, hues = [html.escape(other.label) for other in card.others], [TEXTS[other.letter] for other in card.others]
     markers = (
         ("by chance", "jaccard_chance", "line-ns-open", _GREY),
         ("another text", "jaccard", "circle", None),
@@ -126,12 +126,8 @@ def plot_overlap(card: TextCard) -> go.Figure:
             mode="markers+text",
             text=[f"{getattr(other, field):.2f}" for other in card.others],
             textposition="top center",
-            marker={
-                "symbol": symbol,
-                "size": 14,
-                "color": color or [TEXTS[other.letter] for other in card.others],
-                "line": {"width": 2},
-            },
+            textfont={"size": _LETTERS},
+            marker={"symbol": symbol, "size": 14, "color": color or hues, "line": {"width": 2}},
             cliponaxis=False,
             hovertemplate="%{y}: %{x:.3f}<extra>" + name + "</extra>",
         )
@@ -148,7 +144,8 @@ def _set_layout(figure: go.Figure, x: str, y: str, height: int) -> None:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+        legend_font_size=_LETTERS,
         hoverlabel={"namelength": -1},
     )
-    figure.update_xaxes(title_text=x, zeroline=False)
-    figure.update_yaxes(title_text=y, zeroline=False)
+    figure.update_xaxes(title_text=x, zeroline=False, tickfont_size=_LETTERS)
+    figure.update_yaxes(title_text=y, zeroline=False, tickfont_size=_LETTERS)

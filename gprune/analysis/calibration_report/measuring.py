@@ -164,7 +164,7 @@ def _measure_size(study: Study, text: _MeasuredText, entries: int | None) -> Siz
         distinct=int((token_counts > 0).sum()),
         entries=entries,
         frequent=float(frequent),
-        halves=calibration.half_distance(ids, size),
+        halves=calibration.half_distance(ids, ids, size),
         template=np.nan if content is None else float(1 - content[ids >= 0].mean()),
         rendered="" if content is None else vocabulary.decode(study.model, ids[0][ids[0] >= 0]),
     )
@@ -200,13 +200,14 @@ def _compare_tokens(first: Tokens | None, second: Tokens | None, entries: int | 
     """Return the fields of `TextComparison` that compare tokens; NaN if tokens are not available."""
     run = corpus_relation.run_length(entries or _VOCABULARY)
     if first is None or second is None:
-        unknown = dict.fromkeys(("token_distance", "distinct_shared", "runs_shared"), float("nan"))
+        unknown = dict.fromkeys(("token_distance", "half_distance", "distinct_shared", "runs_shared"), float("nan"))
         return {**unknown, "run": run}
     size = 1 + max(int(first.ids.max()), int(second.ids.max()))
     first_counts, second_counts = (calibration.token_counts(tokens.unpadded_ids, size) for tokens in (first, second))
     run = min(run, first.ids.shape[1], second.ids.shape[1])
     return {
         "token_distance": calibration.token_distance(first_counts, second_counts),
+        "half_distance": calibration.half_distance(first.unpadded_ids, second.unpadded_ids, size),
         "distinct_shared": float(((first_counts > 0) & (second_counts > 0)).sum() / (first_counts > 0).sum()),
         "runs_shared": corpus_relation.shared_share(first.unpadded_ids, second.unpadded_ids, run),
         "run": run,

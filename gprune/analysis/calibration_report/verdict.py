@@ -53,7 +53,7 @@ def _answer_size(card: TextCard, share: float) -> tuple[str, bool | None]:
     part = f"{percent(shift / nearest.drift_beyond)} of the drift to {nearest.label} ({drift})"
     enough, note = recommended <= count, " (extrapolated)" if recommended > _EXTRAPOLATION_FACTOR * count else ""
     available = "" if card.size.available is None else f"; the text has {card.size.available:,}"
-    goal = f"{recommended:,} sequences{note} keep it at {percent(share)}{available}"
+    goal = f"{recommended:,} sequences{note} would keep it below {percent(share)}{available}"
     return f"{'Yes' if enough else 'No'}. {numbers}, {part}. {goal}.", enough
 
 
@@ -64,15 +64,14 @@ def _answer_decisions(card: TextCard) -> str:
         return "The run has no other text to compare it with."
     # the metric is named, because shares of different metrics are not comparable
     metric = METRICS.get(card.origin.metric, card.origin.metric)
-    sampling = (
-        f"; another sample changes {percent(far.changed_sampling, 1)}" if math.isfinite(far.changed_sampling) else ""
-    )
+    measured = math.isfinite(far.changed_sampling)
+    sampling = f" Another sample changes {percent(far.changed_sampling, 1)} of the neurons." if measured else ""
     texts = f" Across {len(card.others) + 1} texts, {percent(card.undecided, 1)} of the decisions depend on the text."
     return (
         f"{_describe_extent(far)}. Using {far.label} instead changes {percent(far.changed, 1)} of the neuron "
-        f"decisions{sampling} (Jaccard {far.jaccard:.2f}, {far.jaccard_chance:.2f} by chance). Key/value groups: "
-        f"{percent(far.groups_changed, 1)}. Setting: {metric} scores, {percent(card.origin.retention)} kept in every "
-        f"layer.{texts if len(card.others) > 1 else ''}"
+        f"decisions (Jaccard {far.jaccard:.2f}; chance {far.jaccard_chance:.2f}) and "
+        f"{percent(far.groups_changed, 1)} of the key/value groups.{sampling} Setting: {metric} scores, "
+        f"{percent(card.origin.retention)} kept in every layer.{texts if len(card.others) > 1 else ''}"
     )
 
 
@@ -92,11 +91,11 @@ def _answer_overlap(card: TextCard) -> tuple[str, bool | None]:
         return "Unknown: there are no tokens to compare.", None
     closest = max(comparable, key=lambda other: other.runs_shared)
     nearest = min(comparable, key=lambda other: other.token_distance)
-    halves = f" (between two halves: {card.size.halves:.2f})" if math.isfinite(card.size.halves) else ""
-    shared = f"{percent(closest.runs_shared, 2)} verbatim overlap with {closest.label} (runs of {closest.run} tokens)"
+    share = percent(closest.runs_shared, 2) if closest.runs_shared else "no"
     distinct = closest.runs_shared <= _MAX_OVERLAP
     return (
-        f"{'Yes' if distinct else 'No'}: {shared}. Its token frequencies differ from {nearest.label}’s by "
-        f"{nearest.token_distance:.2f}{halves}.",
+        f"{'Yes' if distinct else 'No'}: {share} verbatim overlap with {closest.label} (runs of {closest.run} tokens). "
+        f"Half of {card.label} differs in its token frequencies by {nearest.half_distance:.2f} from half of "
+        f"{nearest.label} and by {card.size.halves:.2f} from the other half of {card.label}.",
         distinct,
     )

@@ -31,23 +31,24 @@ def comparison_table(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFra
     run = card.others[0].run if card.others else 0
     rows: list[tuple[str, Callable[[TextComparison], str]]] = [
         ("Median rank drift", lambda other: _format_decimal(other.drift)),
-        ("– of two samples of one text, mean of both texts", lambda other: _format_decimal(other.drift_sampling)),
+        ("– of two samples", lambda other: _format_decimal(other.drift_sampling)),
         ("Neurons decided differently", lambda other: _format_percent(other.changed)),
-        ("– by two samples of one text", lambda other: _format_percent(other.changed_sampling)),
-        ("Key/value groups decided differently", lambda other: _format_percent(other.groups_changed)),
-        ("Jaccard index of the neurons kept", lambda other: _format_decimal(other.jaccard)),
+        ("– by two samples", lambda other: _format_percent(other.changed_sampling)),
+        ("Key/value groups differing", lambda other: _format_percent(other.groups_changed)),
+        ("Jaccard index of kept neurons", lambda other: _format_decimal(other.jaccard)),
         ("– by chance", lambda other: _format_decimal(other.jaccard_chance)),
-        ("– of two samples of one text, expected", lambda other: _format_decimal(other.jaccard_sampling)),
-        (f"– of two halves of {card.label}", lambda other: _format_decimal(other.jaccard_halves)),
-        (f"– of a half of {card.label} and a half of the other", lambda other: _format_decimal(other.jaccard_across)),
+        ("– of two samples, expected", lambda other: _format_decimal(other.jaccard_sampling)),
+        ("– of two halves", lambda other: _format_decimal(other.jaccard_halves)),
+        ("– of halves of both texts", lambda other: _format_decimal(other.jaccard_across)),
         ("Token distance", lambda other: _format_decimal(other.token_distance)),
-        (f"Distinct tokens of {card.label} that it shares", lambda other: _format_percent(other.distinct_shared)),
-        (f"Runs of {run} tokens of {card.label} that it shares", lambda other: _format_percent(other.runs_shared)),
-        (f"Sequences for sampling at {percent(share)}", lambda other: _format_count(card.recommended(share, other))),
+        ("Distinct tokens shared", lambda other: _format_percent(other.distinct_shared)),
+        (f"Runs of {run} tokens shared", lambda other: _format_percent(other.runs_shared)),
+        (f"Sequences for {percent(share)} sampling", lambda other: _format_count(card.recommended(share, other))),
     ]
     table = {"measure": [label for label, _ in rows]}
     for other in card.others:
-        table[f"{other.letter}: {other.label}"] = [format_value(other) for _, format_value in rows]
+        column = other.label if other.label not in table else f"{other.label} ({other.letter})"
+        table[column] = [format_value(other) for _, format_value in rows]
     return pd.DataFrame(table)
 
 
@@ -138,7 +139,6 @@ def as_json(card: TextCard, share: float = DEFAULT_SHARE) -> str:
 def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
     """Return the card as a self-contained HTML page with charts."""
     title = html.escape(f"Calibration card of {card.name}")
-    size_table = Table(pd.DataFrame([dict(size(card))]))
     sections = [
         f"<h1>{title}</h1>",
         f"<p class='small'>{html.escape(_describe_origin(card))}</p>",
@@ -146,7 +146,7 @@ def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
             f"<h2>{html.escape(verdict.question)}</h2><p>{html.escape(verdict.answer)}</p>"
             for verdict in verdicts(card, share)
         ),
-        f"<h2>Text read</h2>{size_table.html()}",
+        f"<h2>Text read</h2>{Table(pd.DataFrame([dict(size(card))])).html()}",
         f"<pre>{html.escape(card.size.rendered)}</pre>" if card.size.rendered else "",
         "<h2>Effect of sampling on ranks</h2>",
         _figure_html(figures.plot_sampling_drift(card, share)),

@@ -78,7 +78,7 @@ def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.D
         title = f"With {needed:,} sequences, sampling drift is {percent(share)} of the drift to {escape(nearest.label)}"
     return Panel(
         figures.plot_sampling_drift(card, share),
-        "Where the dotted line is below a dashed line, sampling drift is a small part of that drift.",
+        f"Where the dotted curve is below a dashed line, sampling drift is less than {percent(share)} of that drift.",
         title=title,
         table=lambda: writing.resampling_table(card),
         how=f"{writing.HOW} Points: mean and range over all draws. {scores}",
@@ -96,7 +96,7 @@ def text_overlap(run: Run, *, text: str = "A") -> Panel:
         title = f"With {escape(lowest.label)} instead, {changed} of the neuron decisions change"
     return Panel(
         figures.plot_overlap(card),
-        "The scale runs from chance overlap to the overlap with another sample of the same text.",
+        "Compare each circle with chance (bar) and with another sample of the same text (diamond).",
         title=title,
         how=f"{writing.HOW} The Jaccard index is the number of neurons that both keep, divided by the number that "
         f"either keeps. {percent(card.origin.retention)} of the weights are kept.",

@@ -164,14 +164,20 @@ def comparison_of(
 ) -> Comparison:
     """Compare the methods of a run, or of several runs of its cache.
 
+    If `together`, a single run is joined with the runs that differ only in their seed, as on the overview.
     Raises StoreError for an unknown run, MissingResultError if no run has a perplexity, and SettingsError for a
     name of the wrong type or an unknown method or line.
     """
-    compared_runs = [_run_named(run, name) for name in runs] or [run]
+    compared_runs = with_seeds([_run_named(run, name) for name in runs] or [run], together)
     rows = measured_rows(compared_runs)
     for method in methods:
         require_choice("methods", method, tuple(dict.fromkeys(row.method for row in rows)))
     return compare(compared_runs, rows, methods, together=together, pinned=pinned)
+
+
+def with_seeds(runs: list[Run], together: bool = True) -> list[Run]:
+    """Return the runs to compare: if `together`, a single run with those that differ only in their seed."""
+    return story.seed_runs(runs[0]) if together and len(runs) == 1 else runs
 
 
 def _run_named(run: Run, name: Any) -> Run:
@@ -271,8 +277,10 @@ def _describe_line(result: MethodResult, runs: dict[str, Run]) -> tuple[str, ...
 
 def options_of(run: Run, compared: Comparison) -> dict[str, Any]:
     """Return the options with which a figure of `run` shows this comparison."""
-    names = tuple(other.name for other in compared.runs)
-    return {"runs": () if names == (run.name,) else names, **compared.options}
+    names, default = (
+        tuple(other.name for other in runs) for runs in (compared.runs, with_seeds([run], compared.options["together"]))
+    )
+    return {"runs": () if names == default else names, **compared.options}
 
 
 def _options_per_text(run: Run, values: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -353,7 +361,7 @@ def plot_changes(compared: Comparison, text: str) -> go.Figure | None:
     if not results:
         return None
     figure.add_vline(0, line={"color": GREY, "width": 1.5})
-    return _style_rows(figure, results, compared, "change (%)").update_xaxes(nticks=4)
+    return _style_rows(figure, results, compared, "perplexity change (%)").update_xaxes(nticks=4)
 
 
 def change_of(compared: Comparison, result: MethodResult, text: str) -> Difference | str | None:
@@ -383,8 +391,9 @@ def _style_rows(figure: go.Figure, results: list[MethodResult], compared: Compar
 
 
 def _row_name(compared: Comparison, result: MethodResult) -> str:
-    """Return the label of a line for a figure, with its settings on a second line."""
-    return in_figure(compared.names[result.name]).replace(" · ", "<br>")
+    """Return the label of a line for a figure in two lines: method and settings, or the two halves of a long name."""
+    name = in_figure(compared.names[result.name])
+    return name.replace(" · ", "<br>") if " · " in name else name.replace(", ", ",<br>", 1)
 
 
 def order_rows(figure: go.Figure, names: list[str]) -> go.Figure:
@@ -447,7 +456,7 @@ def trade_off(
     front, name = [model for model in models if model.front], escape(compared.text_name(text))
     return Panel(
         plot_front(models, compared.names, cost, most),
-        f"{describe_cheapest(models, compared, cost, most)} Joined marks are Pareto-optimal: better on {name} "
+        f"{describe_cheapest(models, compared, cost, most)} Large marks are Pareto-optimal: better on {name} "
         "than every cheaper model, beyond noise. Overlapping marks are moved right. Whiskers: paired 95% intervals.",
         title=f"{len(front)} of {len(models)} models {'are' if front[1:] else 'is'} Pareto-optimal on {name}",
         alt=f"on the front: {', '.join(compared.names[model.line.name] for model in front)}",
@@ -552,23 +561,24 @@ def plot_front(models: list[Option], names: Mapping[tuple[str, str], str], cost:
     figure.add_annotation(text=f"limit {most:g}×", showarrow=False, **position)
     figure.update_annotations(font={"size": 13})
     style(figure, f"{COSTS[cost]} (× dense)", "perplexity (× dense, log scale)", 400)
-    return figure.update_yaxes(**log_axis([1.0, most, *(model.ratio for model in models)]))
+    ends = (model.ratio * (1 + sign * np.nan_to_num(model.loss.nats_margin)) for model in models for sign in (-1, 1))
+    return figure.update_yaxes(**log_axis([1.0, most, *ends]))
 
 
 def _spread_costs(models: list[Option]) -> dict[tuple[str, str], float]:
-    """Return the cost at which each mark is drawn: a mark that would cover another is moved to the right."""
+    """Return the cost at which each mark is drawn: a mark or whisker that would cover another is moved right."""
     heights = [math.log(model.ratio) for model in models]
     # the axes reach at least to the dense model, at cost 1 and log ratio 0
     width = _MARK_SIZE[0] * (1 - min(model.cost for model in models))
     height = _MARK_SIZE[1] * (max(*heights, 0) - min(*heights, 0))
-    positions, used = dict[tuple[str, str], float](), list[tuple[float, float]]()
+    positions, used = dict[tuple[str, str], float](), list[tuple[float, float, float]]()
     # marks on the front come first, so they are not moved
     for model, y in sorted(zip(models, heights, strict=True), key=lambda pair: not pair[0].front):
-        x = model.cost
-        while any(abs(x - other) < width and abs(y - other_y) < height for other, other_y in used):
+        x, reach = model.cost, height / 2 + float(np.nan_to_num(model.loss.nats_margin))
+        while any(abs(x - other) < 0.99 * width and abs(y - middle) < reach + extent for other, middle, extent in used):
             x += width
         positions[model.line.name] = x
-        used.append((x, y))
+        used.append((x, y, reach))
     return positions
 
 
@@ -578,9 +588,10 @@ def _add_marks(
 ) -> None:  # fmt: skip
     """Add the marks of the models of one method at the costs `x`.
 
-    If `are_named`, names are written next to marks on the front. `inner_front` is the front without its two ends.
+    If `are_named`, names that the legend lacks are written next to marks on the front. `inner_front` is the front
+    without its two ends.
     """
-    labels = [in_figure(names[model.line.name]) for model in models]
+    named, entry = [(model, in_figure(names[model.line.name])) for model in models], in_figure(label(method))
     look = {
         "color": METHOD_COLORS.get(method, GREY),
         "symbol": METHOD_SYMBOLS.get(method, "circle"),
@@ -588,14 +599,14 @@ def _add_marks(
         "opacity": [1.0 if model.front else 0.75 for model in models],
     }
     text_options = {
-        "text": [name if model.front and are_named else "" for model, name in zip(models, labels, strict=True)],
+        "text": [name * (model.front and are_named and name != entry) for model, name in named],
         "textposition": [_name_side(model, most, model in inner_front) for model in models],
         "textfont": {"size": 13},
     }
     whiskers = {"array": [model.loss.nats_margin * model.ratio for model in models], "thickness": 1}
     hover = "%{customdata[0]}: %{y:.2f}× the dense perplexity at %{customdata[1]:.3f}× the cost<extra></extra>"
-    hover_data = [[name, model.cost] for name, model in zip(labels, models, strict=True)]
-    trace_options = {"mode": "markers+text", "name": in_figure(label(method)), "customdata": hover_data}
+    hover_data = [[name, model.cost] for model, name in named]
+    trace_options = {"mode": "markers+text", "name": entry, "customdata": hover_data}
     marks.add_points(
         figure, x, [model.ratio for model in models], look, hover, error_y=whiskers, **text_options, **trace_options
     )

@@ -14,7 +14,7 @@ from gprune.analysis import drift as rank_analysis
 from gprune.analysis.ablation_effect import Explained
 from gprune.analysis.verdict import agreement_title, drift_title
 from gprune.app.ui import chart_style, derived_cache, marks
-from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, PALE, layer_axis, style
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, layer_axis, style
 from gprune.app.ui.panel import NOTHING, Panel, Selection, index_or_middle, module_labels, panel
 from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure, text_pair
 from gprune.pipeline import stages
@@ -22,6 +22,7 @@ from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.rasa import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP, Comparison
 from gprune.pruning.ranking import ranks as rank_neurons
 from gprune.records import Array
+from gprune.study import Study
 from gprune.study.settings import require, require_choice
 
 SURVIVAL, HISTOGRAM = "survival", "histogram"
@@ -99,11 +100,9 @@ def ranks(run: Run, *, layer: int | None = None, selected: Selection = NOTHING) 
     primary, auxiliary = (run.load(stages.scores, role).ffn for role in stages.PAIR)
     layer = index_or_middle("layer", most_drifting_layer(run) if layer is None else layer, len(primary))
     rho, names = float(run.load(stages.drift).correlation[layer]), names_in_figure(run.study)
-    first, second = text_pair(run.study)
+    (first, second), pair = text_pair(run.study), (names["A"], names["B"])
     return Panel(
-        plot_joint(
-            primary[layer], auxiliary[layer], layer, module_labels(run, layer), selected, (names["A"], names["B"])
-        ),
+        plot_joint(primary[layer], auxiliary[layer], layer, module_labels(run, layer), selected, pair),
         "Neurons on the dashed line have the same rank on both texts; 1 is the most important.",
         title=f"Ranks on {first} and {second} in layer {layer}: Spearman {rho:.2f}",
     )
@@ -143,7 +142,7 @@ def plot_histogram(curves: list[rank_analysis.Distribution], log: bool) -> go.Fi
             marks.add_curve(figure, edges, steps, _legend_entry(curve), line, hover)
             continue
         middle, hover = (edges[:-1] + edges[1:]) / 2, "d ≈ %{x:.3f}: %{y:.2f}% of neurons<extra>A | B</extra>"
-        marks.add_bars(figure, middle, curve.shares, _legend_entry(curve), PAIR, hover, width=edges[1], opacity=0.55)
+        marks.add_bars(figure, middle, curve.shares, _legend_entry(curve), PAIR, hover, width=edges[1], opacity=0.8)
     style(figure, _DRIFT_AXIS, "share of neurons (%)", 420, bargap=0)
     figure.update_xaxes(range=[0, _axis_end(curves)])
     if log:
@@ -186,15 +185,14 @@ def plot_joint(
         suffix = "" if modules is None else ", module %{customdata[1]}"
         hover = f"neuron %{{customdata[2]}}{suffix}<br>rank %{{x:.3f}} on {texts[0]}, %{{y:.3f}} on {texts[1]}"
         hover += "<extra></extra>"
-        data, look = marks.unit_data(layer, module, np.arange(len(x))), {"color": PAIR, "size": 6, "opacity": 0.6}
+        data, look = marks.unit_data(layer, module, np.arange(len(x))), {"color": PAIR, "size": 6, "opacity": 0.8}
         marks.add_points(figure, x, y, look, hover, customdata=data, name="neurons", showlegend=False)
     else:
         figure = _plot_joint_counts(rank_analysis.joint_ranks(primary, auxiliary, _JOINT_BINS), texts)
     marks.add_guide(figure, [0, 1], [0, 1], {"color": GREY, "dash": "dash", "width": 1.5}, name="same rank")
     if selected.layer == layer:
         _mark_selected(figure, x, y, modules, selected)
-    axis = f"rank on {texts[0]} in layer {layer} (1 = most important)"
-    style(figure, axis, f"rank on {texts[1]}", _JOINT_HEIGHT)
+    style(figure, f"rank on {texts[0]}", f"rank on {texts[1]}", _JOINT_HEIGHT)
     figure.update_xaxes(range=[-0.02, 1.02], constrain="domain")
     return figure.update_yaxes(range=[-0.02, 1.02], constrain="domain", scaleanchor="x", scaleratio=1)
 
@@ -231,7 +229,7 @@ _CONTROLS = (
 _BLUE, _PURPLE = METHOD_COLORS["gprune"], METHOD_COLORS["fang"]
 # comparisons of one kind share a hue, and differ in shade, marker and dash; controls are dashed and hollow
 _LOOKS = {
-    SUBSTITUTION: ((_BLUE, "#5BA3D9", "#2E5FA3"), ("circle", "square", "diamond"), ("solid",)),
+    SUBSTITUTION: ((_BLUE, "#5BA3D9", "#3D70B8"), ("circle", "square", "diamond"), ("solid",)),
     SWAP: ((_BLUE,), ("pentagon",), ("dashdot",)),
     FANG: ((_PURPLE,), ("triangle-up", "triangle-down", "star"), ("solid", "longdash", "dashdot")),
     CONTROL: ((_BLUE,), ("circle-open", "square-open", "diamond-open"), ("dash", "dot")),
@@ -248,12 +246,9 @@ def agreement(run: Run, *, comparisons: tuple[str, ...] = (), selected: Selectio
         require_choice("comparisons", name, record.comparisons)
     chosen = comparisons or agreement_analysis.default_choice(record.comparisons, run.study.metric)
     names = [name for name in record.comparisons if name in chosen] or list(record.comparisons)
-    texts = zip("ABC", (run.study.primary, run.study.auxiliary, run.study.substitute), strict=True)
-    legend = ", ".join(f"{letter} = {escape(run.study.text_name(text))}" for letter, text in texts if text)
     return Panel(
-        plot_agreement(record, names, selected),
-        f"{legend}. 0 is agreement by chance, 1 is identical modules. The legend gives mean ± standard deviation over "
-        "layers.",
+        plot_agreement(record, names, run.study, selected),
+        "0 is agreement by chance, 1 is identical modules. The legend gives mean ± standard deviation over layers.",
         title=escape(name_texts(agreement_title(record), run.study)),
         table=lambda: agreement_analysis.agreement_by_layer(record),
         how=f"{_HOW} {_CONTROLS}",
@@ -285,12 +280,13 @@ def module_counts(run: Run, *, selected: Selection = NOTHING) -> Panel:
 def explained(run: Run) -> Panel:
     """Share of the drift's variance that lies between modules."""
     result = derived_cache.ablation_effects(run).drift_explained
+    before = f"before refinement {100 * result.initialization:.0f}%, " if result.initialization is not None else ""
     return Panel(
         _plot_explained(result),
         "Share of the within-layer variance of rank drift that lies between modules: how well a neuron's module "
         "predicts its drift.",
-        title=f"The modules explain {100 * result.modules:.0f}% of the drift's variance, random modules "
-        f"{100 * result.random:.0f}%",
+        title=f"The modules explain {100 * result.modules:.0f}% of the drift’s variance ({before}random modules "
+        f"{100 * result.random:.0f}%)",
         table=lambda: ablation_effect.explained_table(result),
         how="Random modules of the same sizes explain a little by chance. If the initialization explains more than "
         "the modules, the refinement loses part of what the split by drift separated.",
@@ -304,8 +300,10 @@ def partition_pair(run: Run, name: str) -> tuple[records.Partition, records.Part
     return (run.read(first), run.read(second)) if run.has_result(first) and run.has_result(second) else None
 
 
-def plot_agreement(record: records.Agreement, chosen: Collection[str], selected: Selection = NOTHING) -> go.Figure:
-    """Plot the ARI of each comparison over the layers, its mean in the legend."""
+def plot_agreement(
+    record: records.Agreement, chosen: Collection[str], study: Study, selected: Selection = NOTHING
+) -> go.Figure:
+    """Plot the ARI of each comparison over the layers, its mean in the legend; `study` has the names of the texts."""
     figure = go.Figure()
     layers, counts = list(range(record.ari.shape[1])), dict.fromkeys(_LOOKS, 0)
     for name, series in zip(record.comparisons, record.ari, strict=True):
@@ -316,8 +314,8 @@ def plot_agreement(record: records.Agreement, chosen: Collection[str], selected:
         if name not in chosen:
             continue
         mean, deviation = agreement_analysis.mean_std(series)
-        entry, hover = f"{comparison.title}: {mean:.2f} ± {deviation:.2f}", "layer %{x}: %{y:.3f}"
-        box = f"{hover}<extra>{comparison.title}</extra>"
+        title = in_figure(name_texts(comparison.title, study))
+        entry, box = f"{title}: {mean:.2f} ± {deviation:.2f}", f"layer %{{x}}: %{{y:.3f}}<extra>{title}</extra>"
         marks.add_curve(figure, layers, series, entry, hover=box, customdata=marks.layer_data(layers), **look)
     # the long names of the legend are stacked below the tick labels and the title of the axis, which take 58 pixels
     below = 58 + _LEGEND_LINE_PIXELS * len(figure.data)
@@ -362,7 +360,7 @@ def _plot_explained(result: Explained) -> go.Figure:
     figure = go.Figure()
     marks.add_bars(
         figure, list(percents.values()), list(percents), "",
-        [METHOD_COLORS["gprune"] if name == "modules of the run" else PALE for name in percents],
+        [METHOD_COLORS["gprune"] if name == "modules of the run" else GREY for name in percents],
         "%{y}: %{x:.1f}% explained<extra></extra>", orientation="h", cliponaxis=False,
         text=[f"{share:.0f}%" for share in percents.values()], textposition="outside",
     )  # fmt: skip

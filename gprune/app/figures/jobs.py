@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_DASHES, TEXT_A, TEXT_B, label, style
 from gprune.app.ui.panel import Panel, panel
-from gprune.app.ui.text import escape, in_figure
+from gprune.app.ui.text import escape, in_figure, name_texts
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.records import Array
@@ -29,7 +29,8 @@ def learning(run: Run) -> Panel:
     history = run.load(stages.learning)
     figure = go.Figure()
     for name, (title, color) in LOSSES.items():
-        _add_steps(figure, _column(history.steps, history.columns, name), title, {"color": color})
+        values, entry = _column(history.steps, history.columns, name), in_figure(name_texts(title, run.study))
+        _add_steps(figure, values, entry, {"color": color})
     return Panel(
         style(figure, "step", "loss (nats/token)", 280),
         "Losses of the masked model on both texts, and its distance from the dense model.",

@@ -27,7 +27,7 @@ from gprune.app.ui.chart_style import (
 )
 from gprune.app.ui.derived_cache import default_baseline
 from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
-from gprune.app.ui.text import escape, in_figure, text_pair
+from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pruning.ranking import module_means, standardize
@@ -37,6 +37,9 @@ from gprune.study.settings import require, require_choice
 
 BINS, MOST_BINS = 5, 10
 """default and maximum number of bins of the modules by drift"""
+_MIN_JACCARD_GAP = 0.02
+"""smallest difference of two overlaps that is reported as a difference"""
+_PART_NAMES = {"BCM": "modules (BCM)", "RASA": "adaptation (RASA)", "MSL": "sparsity learning (MSL)"}
 _MOST_LINES = 8
 """maximum number of lines that are distinguishable in one chart"""
 NEURONS, GROUPS, SCALES = "neurons", "key/value groups", "learned scales"
@@ -66,14 +69,14 @@ def overlap(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
     """Overlap of the neurons that GPrune and a baseline keep, by the drift of their module."""
     base = choose_base(run, base)
     result = bin_decisions(run, base, bins)
-    title = (
-        f"Overlap with {label(base)} goes from {result.jaccard[0]:.2f} in the most stable modules to "
-        f"{result.jaccard[-1]:.2f} in the most unstable"
-    )
+    first, last = result.jaccard[[0, -1]]
+    extent = f"goes from {first:.2f} in the most stable modules to {last:.2f} in the most unstable"
+    if abs(last - first) < _MIN_JACCARD_GAP:
+        extent = f"is about {(first + last) / 2:.2f} in both the most stable and the most unstable modules"
     return Panel(
         _plot_overlap(result, base),
         "Neurons kept by both methods divided by neurons kept by either. Values near the dashed line are chance.",
-        title=title if len(result.jaccard) > 1 else "",
+        title=f"Overlap with {label(base)} {extent}" if len(result.jaccard) > 1 else "",
         table=lambda: decisions.bin_table(result, label(base)),
         how="Dashed: the overlap of two independent choices of these sizes. Near it, the two methods chose unrelated "
         "neurons.",
@@ -114,16 +117,17 @@ def scales(run: Run) -> Panel:
 def parts(run: Run) -> Panel:
     """Share of the decisions that change if one part of GPrune is removed."""
     effect = derived_cache.ablation_effects(run)
-    idle = [part for part, share in effect.decisions_changed.items() if share < MIN_CHANGED_SHARE]
+    changed = effect.decisions_changed.items()
+    idle = [f"{part} ({percent(share, 1)})" for part, share in changed if share < MIN_CHANGED_SHARE]
     return Panel(
         _plot_parts(effect),
         "Share of neuron decisions that change without a part. Do not credit a part left of the dashed line "
         f"({percent(MIN_CHANGED_SHARE)}) with a gain.",
-        title=f"{' and '.join(idle)} {'changes' if len(idle) == 1 else 'change'} almost no decision" if idle else "",
+        title=f"Few neuron decisions change without {' or '.join(idle)}" if idle else "",
         table=lambda: ablation_effect.effect_table(effect),
-        how="Each part is removed alone, at the same retention. Without RASA, every module is scored from the "
-        "primary text. Without MSL, all thresholds keep their initial values. Without BCM, the neurons of a layer are "
-        "ranked in one list.",
+        how="Each part is removed alone, at the same retention. Without RASA, every module is scored from "
+        f"{text_pair(run.study)[0]}. Without MSL, all thresholds keep their initial values. Without BCM, the neurons "
+        "of a layer are ranked in one list.",
     )
 
 
@@ -159,8 +163,8 @@ def _plot_retention(result: Bins, base: str) -> go.Figure:
     for method, values in ((base, result.base), ("gprune", result.gprune)):
         marks.add_bars(
             figure, result.names, values, label(method), METHOD_COLORS[method], "%{x}: %{y:.1%} kept",
-            # two digits: labels of neighbouring bars with three digits overlap in a narrow card
-            text=[percent(value) for value in values], textposition="outside", cliponaxis=False,
+            # two digits: labels of neighbouring bars with more overlap in a narrow card
+            text=[f"{100 * value:.0f}" for value in values], textposition="outside", cliponaxis=False,
         )  # fmt: skip
     style(figure, _DRIFT_AXIS, "retention of neurons", 380, barmode="group", bargap=0.25)
     top = min(1.08, 1.15 * max(result.gprune.max(), result.base.max(), 0.05))
@@ -171,7 +175,7 @@ def _plot_retention(result: Bins, base: str) -> go.Figure:
 def _plot_overlap(result: Bins, base: str) -> go.Figure:
     """Plot the Jaccard index of the kept neurons by drift bin, with its chance level (Fig. 3b)."""
     figure = go.Figure()
-    name, line = "two independent masks of these retentions", {"color": GREY, "dash": "dash", "width": 2}
+    name, line = "two independent masks", {"color": GREY, "dash": "dash", "width": 2}
     hover = "%{x}: %{y:.3f} by chance<extra></extra>"
     marks.add_curve(figure, result.names, result.chance, name, line, hover, symbol="line-ew-open", size=12)
     marks.add_curve(
@@ -222,8 +226,8 @@ def plot_by_layer(masks: dict[str, PruningMasks], unit: str, selected: Selection
 
 def _plot_parts(effect: AblationEffect) -> go.Figure:
     """Plot the share of decisions that each part changes; parts with almost no effect are hollow."""
-    names, percents = list(effect.decisions_changed), [100 * share for share in effect.decisions_changed.values()]
-    color, limit = METHOD_COLORS["gprune"], 100 * MIN_CHANGED_SHARE
+    names, shares = [_PART_NAMES[part] for part in effect.decisions_changed], effect.decisions_changed.values()
+    color, limit, percents = METHOD_COLORS["gprune"], 100 * MIN_CHANGED_SHARE, [100 * share for share in shares]
     figure = go.Figure()
     colors = [color if share >= limit else "rgba(0,0,0,0)" for share in percents]
     hover = "without %{y}: %{x:.2f}% of the decisions change<extra></extra>"
@@ -243,17 +247,15 @@ COLORS = {CHANGE: "Change of retention", DIFFERS: "Share decided differently"}
 """values that the colour of a module can stand for"""
 LEAST_RANGE = 0.02
 """minimum end of the colour scale, so that rounding is not drawn as a finding"""
-_TEXT_NAMES = "from B", "from A"
-"""names of the masks of one method, by the text whose scores decide"""
 _ATLAS_READS = {"method": "atlas_method", "base": "atlas_base", "shown": "atlas_shown"}
 _LEARNED = (
     "The thresholds that the run learned on both texts are shifted together to the same budget, so each module keeps "
     "the same number of neurons with either text. Learning from one text alone needs a new run. Key/value groups are "
-    "always scored from the primary text."
+    "always scored on A."
 )
 _DECIDED = "The method's rule is applied twice at the same budget: to the scores on A alone and to those on B alone."
 _TEXT_CAPTIONS = {
-    CHANGE: "Purple: the method keeps more of a module with the scores of the auxiliary text, at the same budget.",
+    CHANGE: "Purple: the method keeps more of a module with the scores on B, at the same budget.",
     DIFFERS: "Colour: the share of a module's neurons that the method keeps with the scores of only one text.",
 }
 _HOVER = (
@@ -293,7 +295,7 @@ def _describe_changes(changes: Atlas, first: str, second: str) -> str:
     return (
         f"{escape(first)} keeps more than {escape(second)} in {more} of {len(changes.change)} modules; most "
         f"different: layer {changes.layer[module]}, module {changes.module[module]} "
-        f"({format_signed(changes.change[module], '.2f')})"
+        f"({format_signed(100 * changes.change[module], '.0f')} points)"
     )
 
 
@@ -308,7 +310,9 @@ def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Se
 
     If both texts keep the same number of neurons in every module, the colour is the share decided differently.
     """
-    method, (first, second) = choose_masks(run, method, "")[0], text_pair(run.study)
+    method, study = choose_masks(run, method, "")[0], run.study
+    # the masks of one method, by the text whose scores decide
+    names = name_texts("score on B", study), name_texts("score on A", study)
     changes, learned = compare_texts(run, method), of_masks(method).decision == "learned"
     require_choice("shown", shown, tuple(COLORS))
     note = ""
@@ -318,13 +322,13 @@ def atlas_texts(run: Run, *, method: str = "", shown: str = CHANGE, selected: Se
     share = f"{percent(changes.neurons, 1)} of the neurons"
     groups = "" if learned else f" and {percent(changes.groups, 1)} of the key/value groups"
     return Panel(
-        plot_modules(changes, _load_columns(run), _TEXT_NAMES, shown, selected),
-        note + _TEXT_CAPTIONS[shown],
+        plot_modules(changes, _load_columns(run), names, shown, selected),
+        note + escape(name_texts(_TEXT_CAPTIONS[shown], study)),
         action="Click one to select it.",
         title=f"{share}{groups} of {escape(label(method))} depend on the calibration text",
         alt=f"{share} depend on the calibration text",
-        table=lambda: mask_map.atlas_table(changes, *_TEXT_NAMES, _mean_drift(run)),
-        how=f"A is {first}, B is {second}. {_LEARNED if learned else _DECIDED} Another sample "
+        table=lambda: mask_map.atlas_table(changes, *names, _mean_drift(run)),
+        how=f"{escape(name_texts(_LEARNED if learned else _DECIDED, study))} Another sample "
         "of one text also changes some decisions; the calibration card on the Texts page shows how many.",
     )
 
@@ -340,14 +344,15 @@ def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Select
     masks = {name: run.load(stages.masks, name) for name in choose_masks(run, method, base)}
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
     first, *rest = (mask.heads for mask in masks.values())
-    agreement = ""
-    if rest:
-        agreement = f"; they agree on {percent(float(np.mean(first == rest[0])), 0)}"
+    names, agreement = (
+        names_in_figure(run.study),
+        f"; they agree on {percent(np.mean(first == rest[0]))}" if rest else "",
+    )
+    scores = {f"score on {names['A']}": primary.heads, f"score on {names['B']}": auxiliary.heads}
     counts = " and ".join(f"{escape(label(name))} keeps {int(mask.heads.sum())}" for name, mask in masks.items())
     return Panel(
-        _plot_groups(masks, {"primary text": primary.heads, "auxiliary text": auxiliary.heads}, selected),
-        "Coloured groups are kept, grey ones removed. The columns next to them show each group's score on "
-        f"{' and '.join(text_pair(run.study))}; purple is above the layer mean.",
+        _plot_groups(masks, scores, selected),
+        "Coloured groups are kept, grey ones removed. In the columns of scores, purple is above the layer mean.",
         action="Click a row to select the layer.",
         title=f"Of {first.size:,} key/value groups {counts}{agreement}",
         alt=f"{counts}{agreement}",
@@ -412,7 +417,7 @@ def plot_modules(
     `column` is (modules,), the column of each module; modules that drift least come first. `names` are the labels of
     the two masks that `atlas` compares.
     """
-    grid = mask_map.arrange_grid(atlas, atlas.change if shown == CHANGE else atlas.differs, column)
+    grid = mask_map.arrange_grid(atlas, 100 * atlas.change if shown == CHANGE else atlas.differs, column)
     look = {"hoverinfo": "skip", "hoverongaps": False, "xgap": 1, "ygap": 1} | _color_scale(atlas, shown)
     figure = go.Figure(go.Heatmap(z=grid.astype(np.float32), **look))
     hover = _HOVER.replace("{first}", in_figure(names[0])).replace("{second}", in_figure(names[1]))
@@ -442,8 +447,8 @@ def _color_scale(atlas: Atlas, shown: str) -> dict[str, object]:
         bar = marks.colorbar("share of neurons", tickformat=".0%")
         top = float(max(atlas.differs.max(), LEAST_RANGE))
         return {"colorscale": "Cividis", "zmin": 0.0, "zmax": top, "colorbar": bar}
-    reach = float(max(np.abs(atlas.change).max(), LEAST_RANGE))
-    bar = marks.colorbar("change of retention", tickformat="+.0%")
+    reach = 100 * float(max(np.abs(atlas.change).max(), LEAST_RANGE))
+    bar = marks.colorbar("change of retention (points)")
     return {"colorscale": SIGNS, "zmid": 0.0, "zmin": -reach, "zmax": reach, "colorbar": bar}
 
 
@@ -463,13 +468,10 @@ def _plot_groups(masks: dict[str, PruningMasks], scores: dict[str, Array], selec
     reach = max(float(max(np.abs(values).max() for values in standardized.values())), 1e-6)
     for column, (name, values) in enumerate(standardized.items(), start=len(masks) + 1):
         figure.add_heatmap(z=values.astype(np.float32), coloraxis="coloraxis", row=1, col=column)
-        hover = (
-            f"layer %{{y}}, group %{{x}}: %{{customdata[3]:.2f}} deviations from the layer's mean, {name} "
-            "%{customdata[4]:.4g}"
-        )
+        hover = f"layer %{{y}}, group %{{x}}: %{{customdata[3]:.2f}} SD from layer mean, {name} %{{customdata[4]:.4g}}"
         data = np.column_stack([values.ravel(), scores[name].ravel()])
         _add_group_cells(figure, values.shape, data, hover, column)
-    bar = marks.colorbar("deviations from the layer's mean")
+    bar = marks.colorbar("score (SD from layer mean)")
     coloraxis = {"colorscale": SIGNS, "cmid": 0.0, "cmin": -reach, "cmax": reach, "colorbar": bar}
     figure.update_layout(coloraxis=coloraxis)
     figure.update_traces(hoverinfo="skip", xgap=1, ygap=1, selector={"type": "heatmap"})

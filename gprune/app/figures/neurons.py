@@ -21,7 +21,6 @@ from gprune.app.ui.chart_style import (
     GREY,
     MAGNITUDE,
     METHOD_COLORS,
-    PALE,
     TEXT_A,
     TEXT_B,
     TEXT_LOOKS,
@@ -307,10 +306,10 @@ def color_neurons(run: Run, layer: int, colour: str, masks_name: str) -> Colorin
         first, second = (run.load(stages.masks, name).ffn[layer] for name in ("gprune", masks_name))
         # masks that are not named like a method have label and hue of the first method with these masks
         methods = "gprune", masks_name if masks_name in METHODS else method
-        labels = [(f"only {label(name)}", METHOD_COLORS[name]) for name in methods]
+        labels = [(f"kept only by {label(name)}", METHOD_COLORS[name]) for name in methods]
     return Coloring(
         (
-            Group("kept by neither", PALE, "circle", ~first & ~second),
+            Group("kept by neither", GREY, "circle", ~first & ~second),
             Group("kept by both", _BOTH, "circle", first & second),
             Group(*labels[0], "diamond", first & ~second),
             Group(*labels[1], "square", ~first & second),

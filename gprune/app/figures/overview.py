@@ -11,22 +11,13 @@ from gprune.analysis.comparison import Cost
 from gprune.analysis.formatting import format_signed
 from gprune.analysis.verdict import missing_methods, rank_lines, winners
 from gprune.app.ui import chart_style, marks, story
-from gprune.app.ui.chart_style import (
-    GREY,
-    METHOD_COLORS,
-    METHOD_LABELS,
-    METHOD_SYMBOLS,
-    PAIR,
-    control_label,
-    label,
-    style,
-)
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_LABELS, METHOD_SYMBOLS, control_label, label, style
 from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
 from gprune.app.ui.text import escape, from_figure, name_texts, names_in_figure, short_text, text_pair
 from gprune.evaluation import protocol
 from gprune.pipeline.runs.opened import MissingResultError, Run
 
-FIRST_SCREEN = 300
+FIRST_SCREEN = 280
 """height in pixels of each figure of the first screen"""
 MOST_ROWS = 9
 """maximum number of methods in a figure of the first screen"""
@@ -48,7 +39,7 @@ def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
     which = "the selected layer" if selected else "the layer whose neurons drift most (median)"
     return Panel(
         marks.plot_slopes(neurons, FIRST_SCREEN, selected.neuron, (names["A"], names["B"])),
-        f"{count} of {neurons.width:,} neurons; half of all shift less than {neurons.median:.3f}.",
+        f"The {count} largest shifts of {neurons.width:,} neurons; the median shift is {neurons.median:.3f}.",
         action="Click a mark to select its neuron on every page.",
         title=f"Layer {neurons.layer}, selected" if selected else f"Layer {neurons.layer} shifts most",
         alt=f"of the {count} neurons that shift most in layer {neurons.layer}, {higher} rank higher on {second} "
@@ -70,9 +61,9 @@ def noise(run: Run) -> Panel:
     ratio = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
     first, second = text_pair(run.study)
     return Panel(
-        _plot_survival(curves),
-        f"Median drift by {escape(label(run.study.metric))}: {cross.median:.3f} from {first} to {second}, {floor:.3f} "
-        "resampled. Shaded: above sampling noise.",
+        _plot_survival(curves, names_in_figure(run.study)),
+        f"Median drift of {escape(label(run.study.metric))} scores: {cross.median:.3f} from {first} to {second}, "
+        f"{floor:.3f} resampled. Shaded: above sampling noise.",
         title=_noise_title(ratio),
         alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} resampled",
         table=lambda: drift.distribution_table(curves),
@@ -92,8 +83,8 @@ def _noise_title(ratio: float) -> str:
 @panel("cost", "ov_cost", "What pruning costs")
 def cost(run: Run) -> Panel:
     """Perplexity of every method on one text, if possible on one that is not a calibration text."""
-    text, cells = story.headline_measurements(run)
-    costs = analysis.costs(cells)
+    text, lines = story.headline_results(run)
+    costs = analysis.costs(lines, text)
     if not costs:
         raise MissingResultError("the perplexity of the dense model")
     holdout = story.holdout_statuses(run)[text]
@@ -102,27 +93,28 @@ def cost(run: Run) -> Panel:
     note = f" Not measured yet: {escape(', '.join(map(label, missing)))}." if missing else ""
     best = [control_label(name[1]) for name in winners(rank_lines(measured, [text], expected))]
     title = f"{best[0]} costs least" if best else ""
+    seeds = max(len(line.seeds) for line in lines)
     return Panel(
         plot_costs(costs),
         f"Perplexity on {escape(short_text(run.study, text))} ({escape(holdout.brief)}), "
-        f"whiskers: 95% interval, paired over windows.{note}",
+        f"whiskers: 95% interval, paired over windows{f' and {seeds} seeds' if seeds > 1 else ''}.{note}",
         title=f"{' or '.join(best)}: too close to call" if len(best) > 1 else title,
         alt=", ".join(f"{label(item.method)} {format_signed(item.ratio - 1, '.0%')}" for item in costs),
         table=lambda: analysis.cost_table(costs, METHOD_LABELS),
         how="Perplexity measures how well a model predicts a text; lower is better. All methods read the same "
         "windows, so the whiskers show the error of the paired differences from the dense model. "
         f"{escape(name_texts(holdout.sentence, run.study))}. Protocol: "
-        f"{escape('; '.join(protocol.lines(cell.stamp for cell in cells)))}.",
+        f"{escape('; '.join(protocol.lines(line.cell(text).stamp for line in lines)))}.",
     )
 
 
-def _plot_survival(curves: list[drift.Distribution]) -> go.Figure:
+def _plot_survival(curves: list[drift.Distribution], texts: dict[str, str]) -> go.Figure:
     lines = {
-        drift.CROSS: {"color": PAIR, "width": 3},
+        drift.CROSS: {"color": chart_style.PAIR, "width": 3},
         drift.FLOOR_PRIMARY: {"color": GREY, "width": 2},
         drift.FLOOR_AUXILIARY: {"color": GREY, "width": 2, "dash": "dot"},
     }
-    names = dict(zip(lines, ("across texts", "first text resampled", "second text resampled"), strict=True))
+    names = dict(zip(lines, ("across texts", f"{texts['A']} resampled", f"{texts['B']} resampled"), strict=True))
     figure, beyond = marks.survival_curves(curves, lines, lambda curve: names[curve.name])
     style(figure, "rank drift d", "neurons that shift ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
     # the legend fits above the falling curve

@@ -1,6 +1,6 @@
 """Figures of Tune: the RASA thresholds (section 3.2), and perplexity against retention, a curve for every method."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, ParamSpec
 
@@ -29,7 +29,7 @@ from gprune.app.ui.chart_style import (
     style,
 )
 from gprune.app.ui.panel import Panel, PanelFunction, panel
-from gprune.app.ui.text import escape, text_pair
+from gprune.app.ui.text import escape, names_in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import AdaptedScores, Array, ModuleStatistics
@@ -46,7 +46,7 @@ _RULES = {
     "all layers, so layers with small raw scores may fall below the score line as a whole.",
     "drift": "A module in the shaded region is at or above the drift line. It is adapted whatever its score, and "
     "scored from the text with the smaller u. The line is a quantile over the modules of all layers.",
-    "none": "No module is adapted: every module keeps its scores from the primary text, and no line applies.",
+    "none": "No module is adapted, and no line applies.",
     "random": "The rule adapts as many random modules as the paper's rule would; no line applies.",
 }
 _KEYS = (
@@ -60,9 +60,9 @@ _GROUPS = (
 )
 """outcome of the rule for a module, with colour, symbol and opacity of its mark"""
 _HOVER = (
-    "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, neurons: %{customdata[2]:.0f}<br>"
-    "drift %{x:.3f}, mean score %{y:.4g}<br>"
-    "u %{customdata[3]:.3f} on the primary text, %{customdata[4]:.3f} on the auxiliary<extra></extra>"
+    "layer %{{customdata[0]:.0f}}, module %{{customdata[1]:.0f}}, neurons: %{{customdata[2]:.0f}}<br>"
+    "drift %{{x:.3f}}, mean score %{{y:.4g}}<br>"
+    "u %{{customdata[3]:.3f}} on {A}, %{{customdata[4]:.3f}} on {B}<extra></extra>"
 )
 SMALLEST, LARGEST, LARGEST_OF_MANY = 4.0, 16.0, 9.0
 """diameters in pixels: the minimum, that of the largest module, and that of the largest of many modules"""
@@ -91,7 +91,7 @@ def modules(run: Run, *, log: bool = True, **values: Any) -> Panel:
     statistics, adapted = decision
     counts, logarithmic = decision.counts, log and rule.score_scale == "raw"
     return Panel(
-        scatter(statistics, adapted, logarithmic, rule.selection),
+        scatter(statistics, adapted, names_in_figure(run.study), logarithmic, rule.selection),
         "Each mark is a module; its size is the number of neurons.",
         action="Click one to select it.",
         title=f"{counts.adapted} of {counts.modules} modules are adapted, {counts.from_auxiliary} of them "
@@ -131,7 +131,7 @@ def changes(run: Run, *, retention: float | None = None, **values: Any) -> Panel
 )
 def measured_curve(run: Run, *, text: str = "", retention: float | None = None, **values: Any) -> Panel:
     """Perplexity of every measured method against retention, on a text of the run, by default an unseen one."""
-    text = text or story.headline_measurements(run)[0]
+    text = text or story.headline_results(run)[0]
     points = measured_points(derived_cache.measurements(run), text)
     is_edited = rule_of(run, **values) != run.study.reliability
     retention = run.study.retention if retention is None else retention
@@ -175,25 +175,27 @@ def rule_options(run: Run, rule: ReliabilitySettings) -> dict[str, Any]:
 
 
 def scatter(
-    statistics: ModuleStatistics, adapted: AdaptedScores, log: bool, selection: str = "drift_and_score"
-) -> go.Figure:
+    statistics: ModuleStatistics, adapted: AdaptedScores, texts: Mapping[str, str], log: bool,
+    selection: str = "drift_and_score",
+) -> go.Figure:  # fmt: skip
     """Plot modules by drift and mean score, with the lines of the rule and the region that it adapts.
 
+    `texts` are the names of the texts A and B by letter, escaped for figures.
     By `selection`, the region is the corner of both lines, everything right of the drift line, or empty.
     """
     figure = go.Figure()
     size, group = _diameters(statistics.size), thresholds.groups(adapted)
     module = thresholds.labels_within_layer(statistics.layer)
-    details = np.column_stack(
-        [statistics.layer, module, statistics.size, statistics.u_primary, statistics.u_auxiliary]
-    ).astype(np.float32)
+    repeatability = statistics.u_primary, statistics.u_auxiliary
+    details = np.column_stack([statistics.layer, module, statistics.size, *repeatability]).astype(np.float32)
+    hover, axis = _HOVER.format_map(texts), f"mean score on {texts['A']}{' (log scale)' if log else ''}"
     for value, color, symbol, opacity in _GROUPS:
         name, chosen = thresholds.OUTCOMES[value], group == value
         x, y = (values[chosen].astype(np.float32) for values in (statistics.drift, statistics.score))
         look = {"color": color, "symbol": symbol, "opacity": opacity, "line": {"width": 0}}
         entry = f"{name} ({int(chosen.sum())})"
-        marks.add_points(figure, x, y, look | {"size": size[chosen]}, _HOVER, name=entry, customdata=details[chosen])
-    style(figure, "mean within-module rank drift", "mean primary score" + (" (log scale)" if log else ""), 480)
+        marks.add_points(figure, x, y, look | {"size": size[chosen]}, hover, name=entry, customdata=details[chosen])
+    style(figure, "mean within-module rank drift", axis, 480)
     low, high = _set_ranges(figure, statistics, log)
     _draw_thresholds(figure, adapted, log, selection, (low, high))
     return figure
@@ -350,12 +352,7 @@ def plot_retention_curve(points: Sequence[CurvePoint], retention: float, is_edit
         figure.add_scatter(
             x=rows["kept"].tolist(),
             y=values,
-            error_y={
-                "array": values * np.expm1(margin),
-                "arrayminus": -values * np.expm1(-margin),
-                "thickness": 1,
-                "width": 3,
-            },
+            error_y=marks.error_bars(values, values * np.exp(-margin), values * np.exp(margin), 1, width=3),
             mode="lines+markers",
             line={"color": METHOD_COLORS[method], "dash": METHOD_DASHES[method], "width": 2},
             marker={"size": 9, "symbol": METHOD_SYMBOLS[method], "opacity": np.where(complete, 1.0, 0.4)},

@@ -9,11 +9,10 @@ import streamlit as st
 from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
 from gprune.analysis.calibration_report import TextCard, writing
-from gprune.analysis.calibration_report.measuring import texts_of
 from gprune.app.figures import calibration_data as figures
 from gprune.app.ui import address, frame, tables
 from gprune.app.ui import card as cards
-from gprune.app.ui.text import escape, join_numbers, short, short_text
+from gprune.app.ui.text import escape, join_numbers, name_texts, text_names
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
@@ -45,25 +44,26 @@ def _show_texts(run: Run, card: cards.Card) -> None:
     card.set_title(f"{len(texts)} texts, {' / '.join(sorted(sizes))} tokens each")
     sequences = [f"{used:,} of {total:,}" for used, total in zip(table["sequences"], table["available"], strict=True)]
     # the title shows the length of a sequence
-    columns = table.assign(name=table["name"].map(short), sequences=sequences).drop(
-        columns=["available", "tokens each"]
+    names = text_names(run.study)
+    columns = table.assign(name=table["text"].map(names), sequences=sequences).drop(
+        columns=["text", "available", "tokens each"]
     )
-    tables.show(columns, column_config=_column_config(table), placeholder="–", alt="the calibration texts")
+    tables.show(columns, column_config=_column_config(table, run), placeholder="–", alt="the calibration texts")
     notes = run.record.get("texts") or {}
-    descriptions = [f"{letter}: {escape(notes[role])}." for role, letter in analysis.ROLES.items() if notes.get(role)]
+    origins = [f"{escape(names[letter])}: {escape(notes[role])}." for letter, role in roles.items() if notes.get(role)]
     card.tools(
         lambda: table,
         switch=False,
         caption="One row per text: the sequences drawn and the tokens shared with the other texts.",
         how="Columns: sequences drawn and available, share of the vocabulary in use, and share of tokens among the "
         f"{analysis.MOST_FREQUENT} most frequent. The last columns give the share of the text's distinct tokens "
-        f"that also occur in the others. {' '.join(descriptions)}",
+        f"that also occur in the others. {' '.join(origins)}",
     )
     if not run.study.substitute:
         st.caption("This run has no third text C: its field `substitute` is empty.")
 
 
-def _column_config(table: pd.DataFrame) -> dict[str, Any]:
+def _column_config(table: pd.DataFrame, run: Run) -> dict[str, Any]:
     """Return short headings for all columns, with the full names as help."""
     headings = {
         "distinct tokens": "distinct",
@@ -72,15 +72,14 @@ def _column_config(table: pd.DataFrame) -> dict[str, Any]:
     }
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
     columns: dict[str, Any] = {
-        "text": text(width=36),
         "name": text(width=114),
         "content": text(help="first digits of the SHA-256 of the exact tokens", width=74),
-        "sequences": text(help="number of sequences drawn, and of disjoint sequences available", width=98),
+        "sequences": text(help="number of sequences drawn, and of disjoint sequences available", width=92),
     }
     for name in table.columns[table.columns.get_loc("tokens") :]:
-        heading = headings.get(name, name.replace("% of distinct also in", "% in"))
-        form, width = ("%.1f", 63) if name.startswith("%") else ("localized", 66)
-        columns[name] = number(heading, help=name, format=form, width=width)
+        heading = headings.get(name) or name_texts(name.replace("% of distinct also in", "% in"), run.study)
+        form, width = ("%.1f", 63 if name in headings else 128) if name.startswith("%") else ("localized", 66)
+        columns[name] = number(heading, help=name_texts(name, run.study), format=form, width=width)
     return columns
 
 
@@ -96,15 +95,13 @@ _vocabulary_size = st.cache_data(max_entries=64, show_spinner=False)(vocabulary.
 @frame.declare_page("Calibration card", "Is this text large enough, and does its choice change the model?")
 def show_card(run: Run) -> None:
     """Draw the card of one text."""
-    texts = texts_of(run.study).items()
-    labels = {analysis.ROLES[role]: f"{analysis.ROLES[role]}: {short_text(run.study, text)}" for role, text in texts}
+    labels = text_names(run.study)
     letter = address.segmented_control("Text", labels, "cd_view", "A", label_visibility="collapsed")
     # stays None if the card shows an error instead
     text_card: TextCard | None = None
-    with cards.card("cd_card", f"Calibration card of {letter}", run) as card:
+    with cards.card("cd_card", f"Calibration card of {escape(labels[letter])}", run):
         with st.spinner("Comparing samples of the texts …"):
             text_card = figures.text_card(run, letter)
-        card.set_title(f"Calibration card of {letter}: {escape(short_text(run.study, text_card.name))}")
         st.caption(" – ".join(escape(line) for line in (text_card.name, text_card.described) if line))
         share = _choose_share()
         for verdict in calibration_report.verdicts(text_card, share):
@@ -165,5 +162,5 @@ def _show_evidence(run: Run, text_card: TextCard, share: float) -> None:
                 table,
                 alt="comparison with the other texts of the run",
                 height="content",
-                column_config={"measure": st.column_config.TextColumn(width=360)},
+                column_config={"measure": st.column_config.TextColumn(width=200)},
             )

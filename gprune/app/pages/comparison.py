@@ -88,12 +88,15 @@ def _choose_runs(run: Run) -> list[Run]:
 
 def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
     """Draw the fields for text, methods, baseline and seeds. Raises MissingResultError if no run has a perplexity."""
-    rows = figures.measured_rows(runs)
+    joined = figures.with_seeds(runs)
+    rows = figures.measured_rows(joined)
     slot = st.container(width="content")
     with st.popover("Options", icon=":material/tune:", key="cp_filter"):
         methods = _choose_methods(rows)
-        has_several_seeds = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in runs}))
+        has_several_seeds = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in joined}))
         together = not has_several_seeds or address.toggle("Seeds together", "cp_seeds", True)
+        runs = joined if together else runs
+        rows = figures.measured_rows(runs)
         compared = figures.compare(runs, rows, methods, together=together)
         options, default = figures.baseline_options(compared.results, runs[0].study.metric)
         names = {key: compared.names[result.name] for key, result in options.items()}
@@ -143,7 +146,9 @@ def _show_table(content: Card, compared: Comparison, text: str) -> None:
     baseline, seeds = escape(compared.names[compared.baseline.name]), _has_seeds(compared)
     legend = f"{BEST} best, {SECOND} second-best pruned model; ties share a star. Change ± 95% interval against "
     signs = f"{baseline}: {', '.join(f'{sign} {verdict}' for verdict, sign in _SIGNS.items())}."
-    st.caption(f"{legend}{signs}{' PPL is the mean over seeds, s.d. the standard deviation.' if seeds else ''}")
+    st.caption(
+        f"{legend}{signs}{' PPL is the arithmetic mean over seeds, s.d. the standard deviation.' if seeds else ''}"
+    )
     _show_notes(compared, text)
     content.set_printed_table(lambda: table)
     content.tools(
@@ -166,12 +171,12 @@ def as_table(compared: Comparison, text: str) -> pd.DataFrame:
             "": f"{signs.get(result.name, '')}{mark}",
             "method": escape_formula(compared.names[result.name]),
         }
-        cells |= {"retention": 100 * result.retention, "seeds": len(result.seeds)}
         cells |= {"PPL ↓": result.mean(text), "s.d.": result.spread(text)}
         cells["change"] = 100 * difference.change if difference else np.nan
         cells["±"] = 100 * difference.margin if difference else np.nan
         is_judged = difference is not None and is_same_budget(result, compared.baseline)
         cells["Δ"] = _SIGNS[difference.verdict] if difference and is_judged else ""
+        cells |= {"retention": 100 * result.retention, "seeds": len(result.seeds)}
         rows.append(cells)
     table = pd.DataFrame(rows)
     return table if _has_seeds(compared) else table.drop(columns=["seeds", "s.d."])
@@ -328,7 +333,7 @@ def _show_inputs(content: Card, compared: Comparison) -> None:
         st.info("No method has been pruned yet.", icon=":material/hourglass_empty:")
         return
     table = inputs_table(compared, inputs)
-    wide = {name: st.column_config.TextColumn(width=160) for name in ("method", "repair")}
+    wide = {"method": st.column_config.TextColumn(width=190), "repair": st.column_config.TextColumn(width=160)}
     tables.show(table, column_config=wide, placeholder="–", alt="texts, passes and learning of every method")
     if any(inputs_used.attention for inputs_used in inputs.values()):
         st.caption(f":material/lock: {_CONTROL_NOTE}")
@@ -343,7 +348,7 @@ def _show_inputs(content: Card, compared: Comparison) -> None:
 
 
 def inputs_table(compared: Comparison, inputs: dict[tuple[str, str], MethodInputs]) -> pd.DataFrame:
-    """Return a table of texts, passes, learning and repair, one row per method."""
+    """Return a table of texts, passes, learning and repair by method; of key/value groups if a row uses GPrune's."""
     results: list[MethodResult] = [result for result in compared.results if result.name in inputs]
     studies = {run.name: run.study for run in compared.runs}
     return pd.DataFrame(
@@ -360,7 +365,7 @@ def inputs_table(compared: Comparison, inputs: dict[tuple[str, str], MethodInput
             for result in results
             for inputs_used in [inputs[result.name]]
         ]
-    )
+    ).drop(columns=[] if any(row.attention for row in inputs.values()) else ["key/value groups"])
 
 
 def _show_choice(content: Card, run: Run) -> None:

@@ -112,10 +112,10 @@ def _show_agreement(run: Run, card: cards.Card) -> None:
     # the names of the comparisons need the whole width of the card
     chosen = address.multiselect(
         "Comparisons",
-        {name: COMPARISONS[name].title for name in record.comparisons},
+        {name: name_texts(COMPARISONS[name].title, run.study) for name in record.comparisons},
         "ma_pairs",
         default,
-        help="FANG uses one text alone; A, B and C are the calibration texts of this run.",
+        help="FANG groups the neurons by one text alone.",
     )
     names = tuple(name for name in record.comparisons if name in chosen) or tuple(record.comparisons)
     panel = figures.agreement(run, comparisons=names, selected=selection.current_selection(run))
@@ -146,8 +146,8 @@ def _warn_of_counts(run: Run, names: tuple[str, ...]) -> None:
         ratio, layer = agreement_analysis.largest_count_ratio(first, second)
         if ratio > _LARGEST_RATIO:
             st.warning(
-                f"{escape(COMPARISONS[name].title)}: layer {layer} has {first[layer]} modules on one side and "
-                f"{second[layer]} on the other, so ARI is hard to compare.",
+                f"{escape(name_texts(COMPARISONS[name].title, run.study))}: layer {layer} has {first[layer]} modules "
+                f"on one side and {second[layer]} on the other, so ARI is hard to compare.",
                 icon=":material/balance:",
             )
     if not (fang_counts and bcm_counts):
@@ -155,8 +155,8 @@ def _warn_of_counts(run: Run, names: tuple[str, ...]) -> None:
     groups, modules = float(np.median(fang_counts)), float(np.median(bcm_counts))
     if max(groups, modules) > _LARGEST_RATIO * min(groups, modules):
         st.warning(
-            f"FANG has {groups:.0f} groups per layer and BCM {modules:.0f} modules: ARI corrects both for chance, but "
-            "coarse and fine partitions are still hard to compare.",
+            f"FANG has {groups:.0f} groups per layer; the modules number about {modules:.0f} (median). ARI corrects "
+            "for chance, but partitions of such different size are hard to compare.",
             icon=":material/balance:",
         )
 

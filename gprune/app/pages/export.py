@@ -91,7 +91,7 @@ def _show_model(content: Card, run: Run) -> None:
     damage = checksums.find_damage(folder / RECORD)
     if damage:
         raise DamagedError("checkpoint", run.key(stages.checkpoint), damage)
-    content.set_title("The pruned model is a folder that loads anywhere")
+    content.set_title("The pruned model is a transformers folder")
     st.code(str(folder), language=None, wrap_lines=True)
     own_code = has_code(folder)
     code = "its code" if own_code else "no code of its own (every layer has the same width)"

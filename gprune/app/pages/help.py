@@ -64,7 +64,8 @@ COMMANDS = (
 def show_reading() -> None:
     """Draw what to look at on each page, and what it does not show."""
     frame.page_title("How to read", "What is each page for, and what does it not show?")
-    for page in PAGES:
+    # the last page is this one
+    for page in PAGES[:-1]:
         st.markdown(f"**{page.name}** · {page.question}")
         for place in page.places:
             if place in READ:

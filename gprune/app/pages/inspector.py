@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from gprune.analysis import calibration, inspection, token_loss
 from gprune.analysis.calibration_report.measuring import texts_of
-from gprune.analysis.formatting import format_signed, percent
+from gprune.analysis.formatting import format_count, format_signed, percent
 from gprune.analysis.inspection import Activation, LayerRanks
 from gprune.analysis.thresholds import OUTCOMES, UNCHANGED
 from gprune.app import preview
@@ -35,7 +35,7 @@ from gprune.app.ui.chart_style import TEXT_LOOKS, control_label
 from gprune.app.ui.commands import command
 from gprune.app.ui.components import ContextPassage, Token, draw_passages
 from gprune.app.ui.panel import Selection, available_part, module_labels
-from gprune.app.ui.text import escape, escape_error, name_texts, short
+from gprune.app.ui.text import escape, escape_error, name_texts, text_names
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -204,8 +204,8 @@ def _show_neuron_numbers(
             st.metric("Drift percentile", f"{100 * share:.1f}", border=True, width="content", help=note + ".")
         if labels is not None:
             size = int((labels == labels[neuron]).sum())
-            st.metric("Module", f"{labels[neuron]} ({size:,})", border=True, width="content",
-                      help="Its module within the layer, with the number of neurons.")  # fmt: skip
+            st.metric("Module", f"{labels[neuron]} ({format_count(size, 'neuron')})", border=True,
+                      width="content", help="Its module within the layer.")  # fmt: skip
 
 
 def _show_methods(run: Run, layer: int, neuron: int) -> None:
@@ -264,12 +264,12 @@ def _texts_with_tokens(run: Run) -> dict[str, str]:
 def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -> None:
     if not live:
         return
-    roles = _texts_with_tokens(run)
+    roles, names = _texts_with_tokens(run), {letter: escape(name) for letter, name in text_names(run.study).items()}
     requests = {letter: Neuron(unit.layer or 0, unit.neuron or 0, role) for letter, role in roles.items()}
 
     def draw(answers: dict[str, TokenAnswer], refining: bool) -> None:
         counts = {letter: answer for letter, answer in answers.items() if isinstance(answer, TextActivations)}
-        progress = ", ".join(f"{letter} {item.sequences:,} of {item.total:,}" for letter, item in counts.items())
+        progress = ", ".join(f"{names[letter]} {item.sequences:,} of {item.total:,}" for letter, item in counts.items())
         if refining or len(counts) < len(requests):
             st.caption(f"Sequences read: {progress}" if counts else "No sequences read yet.")
             return
@@ -331,8 +331,7 @@ def _show_ablation(run: Run, card: cards.Card, unit: Selection) -> None:
         )
         for letter, role in roles.items()
     }
-    names = {letter: f"{letter} {short(getattr(run.study, role))}" for letter, role in roles.items()}
-    draw = partial(_draw_ablation, run, card, identities, names)
+    draw = partial(_draw_ablation, run, card, identities, text_names(run.study))
     asking.draw_until_complete(lambda: asking.is_refining(identities.values()), draw)
 
 
@@ -406,19 +405,20 @@ def _show_examples(run: Run, card: cards.Card, unit: Selection, live: bool) -> N
     Raises ModelError without a tokenizer, StoreError if a result is damaged.
     """
     roles = {calibration.ROLES[role]: role for role in texts_of(run.study)}
+    names = {letter: escape(name) for letter, name in text_names(run.study).items()}
     recorded = {letter: role for letter, role in roles.items() if run.has(stages.positions, role)}
     readable = {letter: role for letter, role in recorded.items() if run.has(stages.tokens, role)}
     if readable:
         _show_passages(run, card, unit, readable, live)
-    if unreadable := ", ".join(letter for letter in recorded if letter not in readable):
+    if unreadable := ", ".join(names[letter] for letter in recorded if letter not in readable):
         text = f"The tokens of {unreadable} are not available, so its examples have no text."
         st.info(text, icon=":material/inventory_2:")
-    if missing := ", ".join(letter for letter in roles if letter not in recorded):
+    if missing := ", ".join(names[letter] for letter in roles if letter not in recorded):
         _offer_examples(run, missing, card.key)
 
 
 def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str, str], live: bool) -> None:
-    layer, neuron = unit.layer or 0, unit.neuron or 0
+    layer, neuron, names = unit.layer or 0, unit.neuron or 0, text_names(run.study)
     window = int(address.slider("Tokens on either side", "ins_window", _WINDOW, 4, 48, 4, width=240))
     positions = {
         letter: inspection.strongest(
@@ -441,8 +441,8 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
             if isinstance(answer, PassageActivations):
                 passages = color_passages(passages, positions[letter], answer, peak)
             with column:
-                st.markdown(f"**{letter}** {escape(short(getattr(run.study, roles[letter])))}")
-                alt = f"top-activating examples on {letter}"
+                st.markdown(f"**{escape(names[letter])}**")
+                alt = f"top-activating examples on {names[letter]}"
                 draw_passages(passages, TEXT_LOOKS[letter][0], alt, f"{card.key}_{letter}")
         st.caption(
             "Tokens are coloured by their activation before down_proj in the dense model; deeper is stronger, "
@@ -471,7 +471,8 @@ def _token_range(position: Activation) -> tuple[int, int, int]:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _load_tokenizer(model: str, _digest: str) -> Tokenizer:
+def _load_tokenizer(model: str, digest: str) -> Tokenizer:
+    """Return a model's tokenizer, read again when the digest of its files changes."""
     try:
         return vocabulary.tokenizer(model)
     except ModelError as error:
@@ -485,7 +486,7 @@ def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> Context
         before=before,
         token=token,
         after=after,
-        value=format_signed(position.value, ".3g"),
+        value=format_signed(position.value, "#.3g").rstrip("."),
         strength=abs(position.value) / peak if peak else 0.0,
         negative=position.value < 0,
         where=f"sequence {position.sequence}, token {position.position}",

@@ -88,9 +88,8 @@ MORE = "launch_more_drawn"
 """session key: True if the advanced settings are drawn because they were opened or filled in"""
 _PROPOSED, _ORIGIN = "launch_proposed", "launch_origin"
 """session keys: the latest proposed texts, and the name of the run whose settings fill the form"""
-_REPAIRS = {"own": "own repair of each method", "none": "none"} | {
-    word: repair.label for word, repair in REPAIR_BY_WORD.items()
-}
+_REPAIRS = {"own": "own repair of each method", "none": "none"}
+_REPAIRS |= {word: repair.label for word, repair in REPAIR_BY_WORD.items()}
 _OPTION_LABELS: dict[str, dict[str, str]] = {
     "evaluation.speed": SPEEDS,
     "repair.kind": _REPAIRS,
@@ -594,8 +593,11 @@ def _describe_tasks(tasks: tuple[str, ...], folder: str) -> None:
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _count_rows(source: TaskSource, _modified: int) -> int:
-    """Return the number of local rows of a task. Raises CorpusError if a row is not valid."""
+def _count_rows(source: TaskSource, modified: int) -> int:
+    """Return the number of local rows of a task. Raises CorpusError if a row is not valid.
+
+    `modified` is the time of the file's last change, so that a changed file is read again.
+    """
     return len(read_documents(source))
 
 

@@ -80,7 +80,7 @@ def _choose_method(run: Run, colour: str) -> str:
     labels = {name: label(name) for name in figures.mask_choices(run, colour)}
     if colour not in figures.MASK_COLORINGS or not labels:
         return ""
-    heading = "Masks of" if colour == figures.TEXT_MASKS else "GPrune and"
+    heading = "Masks of" if colour == figures.TEXT_MASKS else "Compare GPrune with"
     return address.selectbox(heading, labels, "nm_method", figures.default_masks(run, colour), width=200)
 
 

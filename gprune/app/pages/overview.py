@@ -79,6 +79,6 @@ def _show_checks(run: Run) -> None:
     )
     rows = ["| check | values |", "| --- | --- |"]
     for heading, members in verdict.check_rows(checks).items():
-        values = (f"{_ICONS[check.verdict]} {check.name}: {join_numbers(escape(check.value))}" for check in members)
-        rows.append(f"| **{heading}** | {' &nbsp; '.join(values)} |")
+        for name, check in zip([f"**{heading}**", *[""] * len(members)], members, strict=False):
+            rows.append(f"| {name} | {_ICONS[check.verdict]} {check.name}: {join_numbers(escape(check.value))} |")
     st.markdown("\n".join(rows))

@@ -30,7 +30,7 @@ from gprune.app.ui import (
 )
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import Panel
-from gprune.app.ui.text import escape, escape_error, short
+from gprune.app.ui.text import escape, escape_error, short, text_names
 from gprune.data.texts.holdout import unseen
 from gprune.pipeline import eta, stages
 from gprune.pipeline.runs.opened import Run
@@ -142,7 +142,7 @@ def _show_presets(run: Run) -> None:
 
 
 def _show_scatter(run: Run, rule: ReliabilitySettings, log: bool) -> None:
-    statistics, adapted = derived_cache.preview(run, rule)
+    (statistics, adapted), names = derived_cache.preview(run, rule), tuple(text_names(run.study).values())
     selected = selection.current_selection(run)
     # modules are numbered over all layers: the number of the first module of each layer
     first_modules = np.searchsorted(statistics.layer, np.arange(len(adapted.scores)))
@@ -157,7 +157,7 @@ def _show_scatter(run: Run, rule: ReliabilitySettings, log: bool) -> None:
     threshold_lines.draw(
         statistics,
         prefers_auxiliary(statistics, rule, run.study.seed),
-        threshold_lines.Lines(rule.drift_quantile, rule.score_quantile, rule.selection, log),
+        threshold_lines.Lines(rule.drift_quantile, rule.score_quantile, rule.selection, log, names),
         index,
         f"{int(adapted.adapted.sum())} of {len(adapted.adapted)} modules are adapted",
         key="rasa_lines",
@@ -359,8 +359,10 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
     live = is_live_by_default(run, [text])
     with st.container(horizontal=True, vertical_alignment="bottom"):
         text = address.selectbox("Text", texts, "rasa_curve_text", text, width=260)
-        address.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")
-        methods = address.multiselect("Live points", offered, CURVES, pair if live else [])
+        address.slider(
+            "Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent", width=260
+        )
+        methods = address.multiselect("Live points", offered, CURVES, pair if live else [], width=260)
     is_edited = choice.settings != run.study.reliability
     rule = figures.rule_options(run, choice.settings)
     panel = figures.measured_curve(run, text=text, retention=choice.retention, **rule)
@@ -409,7 +411,7 @@ def show_slide(run: Run, show_sentence: Callable[[str], None]) -> None:
     Calls `show_sentence` with the perplexity at the slider's retention if it differs from the run's. Raises
     MissingResultError if no pruned model is measured on that text.
     """
-    text, _ = story.headline_measurements(run)
+    text, _ = story.headline_results(run)
     points = figures.measured_points(derived_cache.measurements(run), text)
     methods = [method for method in ("gprune", story.main_baseline(run)) if method in run.methods_with_masks]
     retention = address.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")

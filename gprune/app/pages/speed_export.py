@@ -58,13 +58,14 @@ def _show_measured(measured: Throughput, phase: str) -> None:
         **({"mode": table["mode"]} if several_modes else {}),
         "parameters": [f"{count:,}" for count in table["parameters"]],
         "tokens/s": [f"{value:,.1f}" if value < 1e4 else f"{value:,.0f}" for value in table["tokens/s"]],
-        "ratio (IQR)": list(map(analysis.format_ratio, table["ratio"], table["ratio spread"])),
+        "× dense (IQR)": list(map(analysis.format_ratio, table["ratio"], table["ratio spread"])),
         "memory": [amount(value * 2**20) for value in table["MiB"]],
     }
     width = _PADDING_PIXELS + _CHARACTER_PIXELS * max(map(len, names))
+    numbers = dict.fromkeys(columns.keys() - {"mode"}, st.column_config.TextColumn(alignment="right"))
     tables.show(
         pd.DataFrame(columns),
-        column_config={"model": st.column_config.Column(width=width)},
+        column_config=numbers | {"model": st.column_config.Column(width=width)},
         alt="tokens per second, ratio and memory of every model",
     )
     memory = escape(", ".join(dict.fromkeys(table["memory"])))
@@ -108,4 +109,5 @@ def _offer_measurement(run: Run) -> None:
         "on this machine during the measurement."
     )
     st.code(command(study), language="bash", wrap_lines=True)
-    work.start_button(f"Measure speed ({preset} preset)", "sx_measure", run.root, study)
+    name = preset if preset == "auto" else preset.upper()
+    work.start_button(f"Measure speed ({name} preset)", "sx_measure", run.root, study)

@@ -65,7 +65,7 @@ def show() -> None:
 def _show_own(run: Run | None) -> None:
     root = Path(frame.situation().root)
     table: Reproduced | None = None
-    with card("cp_studies", "Studies of the paper") as content:
+    with card("cp_studies", "Paper tables measured here") as content:
         series, name, rule = _choose_table(catalogue.reproductions(root), run)
         table = catalogue.load(root, series.name, name) if series else None
         st.caption(f"{_capitalise(TABLES[name].title)}.")
@@ -84,7 +84,8 @@ def _show_own(run: Run | None) -> None:
 def _choose_table(reproductions: list[Reproduction], run: Run | None) -> tuple[Reproduction | None, str, str]:
     """Draw the fields; return the model and scale, None if there are none, the name of the table, and max or fixed."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = address.selectbox("Table", list(TABLES), "cp_study", "main", width=220)
+        names = {name: name.replace("-", " ").capitalize() for name in TABLES} | {MAIN: "Main comparison"}
+        name = address.selectbox("Table", names, "cp_study", MAIN, width=220)
         if not reproductions:
             return None, name, "max"
         default = next(
@@ -117,9 +118,7 @@ def continue_command(name: str, series: Reproduction) -> str:
 
 
 def _explain_missing(series: Reproduction | None, name: str, table: Reproduced | None, run: Run | None) -> None:
-    missing = (
-        "This table is not computed in this cache yet." if table is None else "No row of this table is measured yet."
-    )
+    missing = "No results for this table yet." if table is None else "No row of this table is measured yet."
     st.info(missing, icon=":material/table_view:")
     if series is None:
         rerun_command = reproduce_command(name, run.study.model if run else "demo")

@@ -17,7 +17,7 @@ from gprune.study.methods import METHODS, METRICS
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
 MUSTARD, ROSE, BROWN, INDIGO = "#BFA500", "#E07A8B", "#A05A3B", "#5C5CD6"
 """hues of the methods"""
-TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
+TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#CC4A76"
 """hues of the calibration texts, and of the difference between two of them"""
 TEXT_LOOKS = {"A": (TEXT_A, "circle"), "B": (TEXT_B, "square"), "C": (TEXT_C, "diamond")}
 """hue and symbol of each calibration text"""
@@ -177,12 +177,12 @@ def is_wide(figure: go.Figure) -> bool:
     """Return True if a figure is too wide for a phone: several panels, cells with text, long titles, a large legend."""
     titles = [str(axis.title.text or "").split("<br>") for axis in figure.select_xaxes()]
     has_cells = any(trace.type == "heatmap" for trace in figure.data)
-    has_cell_text = has_cells and any(trace.type == "scatter" and trace.mode == "text" for trace in figure.data)
+    has_text = has_cells and any(trace.texttemplate or getattr(trace, "mode", "") == "text" for trace in figure.data)
     # on a phone, the entries of the legend are stacked; they must leave at least half of the height
     legend = LEGEND_LINE_PIXELS * sum(bool(trace.name) and trace.showlegend is not False for trace in figure.data)
     has_large_legend = figure.layout.height is not None and 2 * legend > figure.layout.height
     has_long_title = any(len(line) > TITLE_CHARACTERS for title in titles for line in title)
-    return len(titles) > 1 or has_cell_text or has_large_legend or has_long_title
+    return len(titles) > 1 or has_text or has_large_legend or has_long_title
 
 
 def layer_axis(figure: go.Figure, layers: int, axis: str = "x", **options: Any) -> None:

@@ -58,12 +58,12 @@ def split_document(text: str) -> Document:
 
 
 def _read_terms() -> dict[str, str]:
-    """Return the glossary's terms with their meanings; the repairs replace the entry Repairs."""
+    """Return the glossary's terms with their meanings, sorted; the repairs replace the entry Repairs."""
     terms = dict[str, str]()
     repairs = {repair.label.capitalize(): repair.about for repair in (*REPAIRS.values(), AUTO)}
     for word, meaning in split_document(Path(__file__).with_name("glossary.md").read_text("utf-8")).parts:
         terms |= repairs if word == "Repairs" else {word: " ".join(meaning.split())}
-    return terms
+    return dict(sorted(terms.items(), key=lambda term: term[0].lower()))
 
 
 TERMS = _read_terms()

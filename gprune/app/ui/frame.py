@@ -205,7 +205,7 @@ def _describe_interruption(run: Run) -> str:
 def _draw_settings(run: Run) -> None:
     study = run.study
     st.caption(
-        f"{escape(study.model)} · {escape(study.metric)} · keep {percent(study.retention)}  \n"
+        f"{escape(study.model)} · {escape(method_label(study.metric))} · {percent(study.retention)} retention  \n"
         f"A: {escape(study.text_name(study.primary))}  \nB: {escape(study.text_name(study.auxiliary))}"
     )
     with st.popover("Settings", icon=":material/tune:", width="stretch"):

@@ -14,7 +14,7 @@ from gprune.records import Array
 
 RING = "#E4007C"
 """outline of the selection: visible on light and dark background, and not the hue of a method or a text"""
-EXCESS = "rgba(176, 48, 92, 0.22)"
+EXCESS = "rgba(204, 74, 118, 0.25)"
 """the hue of a pair of texts, transparent so that lines show through"""
 NONE = -1
 """value for no module or no neuron in the custom data of a mark"""

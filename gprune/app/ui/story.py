@@ -9,7 +9,6 @@ from gprune.analysis import comparison, thresholds, verdict
 from gprune.analysis import drift as ranks
 from gprune.analysis.comparison import DENSE, MethodResult, seed_groups
 from gprune.analysis.decisions import Bins
-from gprune.analysis.paired_test import Measurement
 from gprune.analysis.verdict import OURS, Headline, Opponents
 from gprune.app.ui import derived_cache, run_status
 from gprune.app.ui.text import short_text
@@ -37,23 +36,34 @@ def has_ended(run: Run) -> bool:
 
 
 @lru_cache(32)
-def method_results(run: Run) -> list[MethodResult]:
-    """Return the results of every method of a run over all seeds, from complete runs that differ only in their seed.
+def seed_runs(run: Run) -> list[Run]:
+    """Return a run, then those with equal methods and measurements that differ from it only in their seed.
 
     Raises StoreError if a result of the run is damaged.
     """
-    own_measurements = derived_cache.measurements(run)
-    measurements, groups = list(own_measurements), {run.name: ("", run.study.seed)}
-    pairs = {(item.method, item.text) for item in own_measurements}
-    for seed, other in _runs_by_seed(run).items():
-        if other is not run:
-            with contextlib.suppress(GpruneError):
-                added = [item for item in derived_cache.measurements(other) if (item.method, item.text) in pairs]
-                # a run that lacks some of the measurements cannot be averaged over seeds
-                if len(added) == len(own_measurements):
-                    measurements, groups = measurements + added, groups | {other.name: ("", seed)}
+    runs, extent = [run], _extent(run)
+    for other in _runs_by_seed(run).values():
+        # a damaged result of another run leaves it out
+        with contextlib.suppress(GpruneError):
+            runs += [other] if other is not run and _extent(other) == extent else []
+    return runs
+
+
+def _extent(run: Run) -> tuple[set[str], set[tuple[str, str]]]:
+    """Return the methods of a run, and its measured pairs of method and text."""
+    return set(run.study.methods), {(item.method, item.text) for item in derived_cache.measurements(run)}
+
+
+@lru_cache(32)
+def method_results(run: Run) -> list[MethodResult]:
+    """Return the results of every method of a run, joined with those of its `seed_runs`.
+
+    Raises StoreError if a result of the run is damaged.
+    """
+    runs = seed_runs(run)
+    cells = [item for other in runs for item in derived_cache.measurements(other)]
     left_out = comparison.unavailable(run.name, derived_cache.unavailable(run))
-    return comparison.lines(comparison.rows(measurements) + left_out, groups)
+    return comparison.lines(comparison.rows(cells) + left_out, seed_groups({other.name: other.study for other in runs}))
 
 
 def expected_results(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[str, list[tuple[str, str]]]:
@@ -198,7 +208,7 @@ def comparison_finding(run: Run) -> str:
 
 def unseen_finding(run: Run) -> str:
     """Return sentences on how GPrune compares with other methods on the headline's text, an unseen one if possible."""
-    text, _ = headline_measurements(run)
+    text, _ = headline_results(run)
     return _comparison(run, (text,), f"the perplexity of GPrune on {short_text(run.study, text)}")
 
 
@@ -212,22 +222,22 @@ def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
 
 def retention_finding(run: Run) -> str:
     """Return a sentence on how much GPrune, or else the first method, raises perplexity on the headline's text."""
-    text, measurements = headline_measurements(run)
-    by_method = {item.method: item for item in measurements}
-    dense = by_method.get(DENSE)
-    pruned = by_method.get(OURS) or next(item for item in measurements if item.method != DENSE)
+    text, lines = headline_results(run)
+    by_name = {line.method: line for line in lines}
+    dense = by_name.get(DENSE)
+    pruned = by_name.get(OURS) or next(line for line in lines if line.method != DENSE)
     if dense is None:
         raise MissingResultError("the perplexity of the dense model")
-    return verdict.retention_finding(pruned, dense)
+    return verdict.retention_finding(pruned, dense, text)
 
 
-def headline_measurements(run: Run) -> tuple[str, list[Measurement]]:
-    """Return the text of the headline, an unseen one if possible, and every measurement on it.
+def headline_results(run: Run) -> tuple[str, list[MethodResult]]:
+    """Return the text of the headline, an unseen one if possible, and the results of every method measured on it.
 
     Raises MissingResultError if no pruned model is measured on it.
     """
     text = protocol.leading_text(holdout_statuses(run), run.study)
-    measurements = [item for item in derived_cache.measurements(run) if item.text == text]
-    if not any(item.method != DENSE for item in measurements):
+    lines = [line for line in method_results(run) if line.by_seed(text)]
+    if not any(line.method != DENSE for line in lines):
         raise MissingResultError(f"the perplexity of any pruned model{text and f' on {short_text(run.study, text)}'}")
-    return text, measurements
+    return text, lines

@@ -47,11 +47,16 @@ def in_figure(text: object) -> str:
     return html.escape(str(text), quote=False)
 
 
-def names_in_figure(settings: study.Study) -> dict[str, str]:
-    """Return the short names of a study's calibration texts by letter A, B or C, unique and escaped for figures."""
-    names = {letter: in_figure(name_texts(letter, settings)) for letter in "ABC"[: 2 + bool(settings.substitute)]}
+def text_names(settings: study.Study) -> dict[str, str]:
+    """Return the short names of a study's calibration texts by letter; each name is unique."""
+    names = {letter: name_texts(letter, settings) for letter in "ABC"[: 2 + bool(settings.substitute)]}
     count = Counter(names.values())
     return {letter: name if count[name] == 1 else f"{name} ({letter})" for letter, name in names.items()}
+
+
+def names_in_figure(settings: study.Study) -> dict[str, str]:
+    """Return the names of `text_names`, escaped for figures."""
+    return {letter: in_figure(name) for letter, name in text_names(settings).items()}
 
 
 def name_texts(sentence: str, settings: study.Study) -> str:

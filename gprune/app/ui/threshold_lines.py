@@ -45,6 +45,8 @@ class Lines:
     """the rule that selects modules; it has lines if it is drift_and_score or drift"""
     log: bool
     """whether the score is drawn on a log scale"""
+    texts: tuple[str, ...]
+    """names of the primary and the auxiliary text"""
 
 
 def draw(
@@ -113,6 +115,7 @@ def _data(statistics: ModuleStatistics, from_auxiliary: Array, lines: Lines, sel
         "score_quantile": lines.score_quantile,
         "selection": lines.selection,
         "log": lines.log,
+        "texts": list(lines.texts),
         "selected": selected,
         "colors": list(COLORS),
         "ring": RING,

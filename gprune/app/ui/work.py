@@ -221,7 +221,7 @@ def offer_tasks(run: Run, key: str) -> None:
         )
         return
     if not run.missing_tasks:
-        st.info("This run is not measured on any task.", icon=":material/quiz:")
+        st.info("This run has no task results.", icon=":material/quiz:")
     from gprune.evaluation.tasks import STANDARD_TASKS, listed_tasks
 
     built_in = [name for name in listed_tasks() if name not in STANDARD_TASKS]

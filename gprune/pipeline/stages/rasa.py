@@ -129,8 +129,6 @@ def adapted_scores(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]
 class Side:
     """One of two compared partitions."""
 
-    label: str
-    """label of the partition, such as A-B"""
     texts: tuple[str, ...]
     """roles of its texts: a pair for modules, one text for FANG's groups"""
     variant: str = ""
@@ -149,7 +147,7 @@ class Comparison:
     name: str
     """identifier of the comparison"""
     title: str
-    """label in charts and tables"""
+    """label in charts and tables, with the letters of the texts"""
     kind: str
     """SUBSTITUTION, SWAP, FANG or CONTROL"""
     first: Side
@@ -167,27 +165,24 @@ class Comparison:
 
 
 # the two partitions of each comparison
-_AB = Side("A-B", ("primary", "auxiliary"))
-_AC = Side("A-C", ("primary", "substitute"))
-_BC = Side("B-C", ("auxiliary", "substitute"))
-_BA = Side("B-A", ("auxiliary", "primary"))
-_AB_START = Side("A-B, initialization", _AB.texts, INITIALIZATION)
-_AC_START = Side("A-C, initialization", _AC.texts, INITIALIZATION)
-_AB_SEED = Side("A-B, another seed", _AB.texts, OTHER_SEED)
-_A, _B, _C = (
-    Side(f"FANG on {letter}", (role,)) for letter, role in zip("ABC", (*_AB.texts, "substitute"), strict=True)
-)
-_A_SEED = Side("FANG on A, another seed", _A.texts, OTHER_SEED)
+_AB = Side(("primary", "auxiliary"))
+_AC = Side(("primary", "substitute"))
+_BC = Side(("auxiliary", "substitute"))
+_BA = Side(("auxiliary", "primary"))
+_AB_START, _AC_START = Side(_AB.texts, INITIALIZATION), Side(_AC.texts, INITIALIZATION)
+_AB_SEED = Side(_AB.texts, OTHER_SEED)
+_A, _B, _C = (Side((role,)) for role in (*_AB.texts, "substitute"))
+_A_SEED = Side(_A.texts, OTHER_SEED)
 _ALL = (
-    Comparison("ab_ac", "A-B against A-C", SUBSTITUTION, _AB, _AC),
-    Comparison("ab_bc", "A-B against B-C", SUBSTITUTION, _AB, _BC),
-    Comparison("ac_bc", "A-C against B-C", SUBSTITUTION, _AC, _BC),
-    Comparison("other_seed", "control: A-B, another seed", CONTROL, _AB, _AB_SEED),
-    Comparison("initialization", "control: initialization only, A-B against A-C", CONTROL, _AB_START, _AC_START),
-    Comparison("swap", "swap: A-B against B-A", SWAP, _AB, _BA),
-    Comparison("fang_ab", "FANG: A against B", FANG, _A, _B),
-    Comparison("fang_ac", "FANG: A against C", FANG, _A, _C),
-    Comparison("fang_bc", "FANG: B against C", FANG, _B, _C),
+    Comparison("ab_ac", "B replaced by C", SUBSTITUTION, _AB, _AC),
+    Comparison("ab_bc", "A replaced by C", SUBSTITUTION, _AB, _BC),
+    Comparison("ac_bc", "A replaced by B", SUBSTITUTION, _AC, _BC),
+    Comparison("other_seed", "control: same texts, another seed", CONTROL, _AB, _AB_SEED),
+    Comparison("initialization", "control: initialization only, B replaced by C", CONTROL, _AB_START, _AC_START),
+    Comparison("swap", "swap: A and B", SWAP, _AB, _BA),
+    Comparison("fang_ab", "FANG: A and B", FANG, _A, _B),
+    Comparison("fang_ac", "FANG: A and C", FANG, _A, _C),
+    Comparison("fang_bc", "FANG: B and C", FANG, _B, _C),
     Comparison("fang_other_seed", "control: FANG, another seed", CONTROL, _A, _A_SEED),
 )
 COMPARISONS = {comparison.name: comparison for comparison in _ALL}

@@ -10,7 +10,7 @@ from gprune.analysis.resampling import Law, Resampled
 DRIFT = {"drift": 0.1, "drift_sampling": 0.02, "drift_beyond": 0.1}
 DECISIONS = {"changed": 0.2, "changed_sampling": 0.05, "groups_changed": 0.125}
 JACCARD = {"": 0.6, "_chance": 0.3, "_sampling": 0.9, "_halves": 0.85, "_across": 0.58}
-CONTENT = {"token_distance": 0.4, "distinct_shared": 0.5, "runs_shared": 0.0, "run": 13}
+CONTENT = {"token_distance": 0.4, "half_distance": 0.45, "distinct_shared": 0.5, "runs_shared": 0.0, "run": 13}
 PLAIN = TextComparison(
     "B", "b", "ptb", **DRIFT, **DECISIONS, **{f"jaccard{key}": x for key, x in JACCARD.items()}, **CONTENT
 )

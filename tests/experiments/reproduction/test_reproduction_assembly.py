@@ -131,7 +131,7 @@ def test_a_comparison_that_the_run_could_not_make_says_so(store):
     finish(store, agreed)
     assert ResultLookup(store).answer(row).filled  # type: ignore[union-attr]
     other = ResultLookup(store).answer(replace(agreed.rows[0], item="fang_ab"))
-    assert other is not None and "no comparison 'FANG: A against B'" in other.reason
+    assert other is not None and "no comparison 'FANG: A and B'" in other.reason
 
 
 def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store):

@@ -144,7 +144,7 @@ function axes(self, pen) {
   pen.translate(12, (MARGIN.top + foot) / 2)
   pen.rotate(-Math.PI / 2)
   pen.textAlign = "center"
-  pen.fillText("mean primary score" + (self.log ? " (log scale)" : ""), 0, 0)
+  pen.fillText(`mean score on ${self.data.texts[0]}` + (self.log ? " (log scale)" : ""), 0, 0)
   pen.restore()
 }
 
@@ -248,7 +248,7 @@ function point(self, index, event) {
   self.tip.textContent = [
     `layer ${layer[index]}, module ${number[index]}, neurons: ${size[index].toLocaleString("en-US")}`,
     `drift ${drift[index].toFixed(3)}, mean score ${short(score[index])}`,
-    `u ${primary[index].toFixed(3)} on the primary text, ${auxiliary[index].toFixed(3)} on the auxiliary`,
+    `u ${primary[index].toFixed(3)} on ${self.data.texts[0]}, ${auxiliary[index].toFixed(3)} on ${self.data.texts[1]}`,
     "click to select",
   ].join("\n")
   const right = x[index] > self.width - 250
