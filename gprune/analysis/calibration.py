@@ -20,8 +20,9 @@ Score = Callable[[Sequence[int]], Array]
 
 
 def token_counts(ids: Array, size: int) -> Array:
-    """Return the (size,) int64 counts of each token id; `size` is greater than any id."""
-    return np.bincount(np.asarray(ids).ravel(), minlength=size)
+    """Return the (size,) int64 counts of each token id but those of padding, -1; `size` is greater than any id."""
+    flat = np.asarray(ids).ravel()
+    return np.bincount(flat[flat >= 0], minlength=size)
 
 
 def token_distance(first: Array, second: Array) -> float:
@@ -59,7 +60,7 @@ def text_table(texts: Mapping[str, Tokens], entries: int | None = None) -> pd.Da
     `texts` is keyed by letter; `entries` is the size of the tokenizer's vocabulary, or None if unknown.
     """
     size = id_bound(texts)
-    counts_by_letter = {letter: token_counts(tokens.ids, size) for letter, tokens in texts.items()}
+    counts_by_letter = {letter: token_counts(tokens.unpadded_ids, size) for letter, tokens in texts.items()}
     return pd.DataFrame([_build_row(letter, texts[letter], counts_by_letter, entries) for letter in texts])
 
 
@@ -75,7 +76,7 @@ def _build_row(letter: str, tokens: Tokens, counts_of: dict[str, Array], entries
         "sequences": samples,
         "available": tokens.available,
         "tokens each": length,
-        "tokens": int(tokens.ids.size),
+        "tokens": int(counts.sum()),
         "distinct tokens": distinct,
         "% of vocabulary": 100.0 * distinct / entries if entries else float("nan"),
         f"% in {MOST_FREQUENT} most frequent tokens": 100.0 * np.sort(counts)[-MOST_FREQUENT:].sum() / counts.sum(),
@@ -89,10 +90,11 @@ def _build_row(letter: str, tokens: Tokens, counts_of: dict[str, Array], entries
 def distances(texts: Mapping[str, Tokens]) -> pd.DataFrame:
     """Return the token distance of every pair of texts, with the distance between a text's halves on the diagonal."""
     size, letters = id_bound(texts), list(texts)
-    counts_by_letter = {letter: token_counts(texts[letter].ids, size) for letter in letters}
+    counts_by_letter = {letter: token_counts(texts[letter].unpadded_ids, size) for letter in letters}
     pairs = itertools.combinations(letters, 2)
     between = {(a, b): token_distance(counts_by_letter[a], counts_by_letter[b]) for a, b in pairs}
-    return square(between | {(key, key): half_distance(text.ids, text.ids, size) for key, text in texts.items()})
+    ids = {letter: tokens.unpadded_ids for letter, tokens in texts.items()}
+    return square(between | {(letter, letter): half_distance(rows, rows, size) for letter, rows in ids.items()})
 
 
 def correlation_and_drift(first: Array, second: Array) -> tuple[float, float]:

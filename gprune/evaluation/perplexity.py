@@ -94,18 +94,19 @@ def window_losses(
     settings: EvaluationSettings,
     on_progress: Progress = silent,
     numbers: Array | None = None,
+    counted: Array | None = None,
 ) -> Array:
     """Return (windows,) float64 mean negative log-likelihoods of (windows, length) ids.
 
-    `numbers` (windows,) are the indices of the windows in the text, for messages; 0, 1, ... by default. Raises the
-    errors of `perplexity`.
+    `numbers` (windows,) are the indices of the windows in the text, for messages; 0, 1, ... by default. Only the tokens
+    `counted` (windows, length) enter the mean; all by default. Raises the errors of `perplexity`.
     """
     losses, window_numbers = np.empty(len(windows)), np.arange(len(windows)) if numbers is None else numbers
     device = next(model.parameters()).device
 
     def measure(batch: slice) -> None:
         ids = torch.as_tensor(windows[batch].astype(np.int64), device=device)
-        losses[batch] = token_losses(model, ids).double().mean(dim=1).cpu().numpy()
+        losses[batch] = _mean_over_counted(token_losses(model, ids), counted, batch)
         _require_finite(losses[batch], window_numbers[batch], text, model)
         on_progress(batch.stop, len(windows), f"perplexity on {text}")
 
@@ -113,6 +114,17 @@ def window_losses(
     batches = AdaptiveBatches(settings.batch, settings.length, "evaluation.batch", remedy, device, on_progress)
     batches.run_batches(len(windows), measure)
     return losses
+
+
+def _mean_over_counted(values: torch.Tensor, counted: Array | None, rows: slice) -> Array:
+    """Return (rows,) means over the predictions of counted tokens, from (rows, length - 1) values."""
+    wide = values.double()
+    if counted is not None:
+        weights = torch.tensor(counted[rows, 1:]).to(wide)
+        mean: Array = ((wide * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)).cpu().numpy()
+        return mean
+    mean = wide.mean(dim=1).cpu().numpy()
+    return mean
 
 
 @torch.inference_mode()
@@ -142,10 +154,18 @@ def logit_blocks(model: Any, ids: torch.Tensor) -> Iterator[torch.Tensor]:
         yield logits_of(model, block)
 
 
-def window_divergences(dense: Any, pruned: Any, windows: Array, batch: int, on_progress: Progress = silent) -> Array:
+def window_divergences(
+    dense: Any,
+    pruned: Any,
+    windows: Array,
+    batch: int,
+    on_progress: Progress = silent,
+    counted: Array | None = None,
+) -> Array:
     """Return (windows,) float64 mean divergence KL(dense | pruned) of (windows, length) ids, in nats per token.
 
-    The distributions of the next token are compared after every token of a window but the last. `batch` is the number
+    The distributions of the next token are compared after every token of a window but the last, or before every token
+    that is `counted` (windows, length). `batch` is the number
     of windows per pass; it affects speed only and is halved if memory runs out. Raises NumericsError if the logits of
     a model are not finite, SettingsError if not even one window fits in memory.
     """
@@ -153,7 +173,7 @@ def window_divergences(dense: Any, pruned: Any, windows: Array, batch: int, on_p
 
     def measure(rows: slice) -> None:
         ids = torch.as_tensor(windows[rows].astype(np.int64), device=device)
-        divergences[rows] = token_divergences(dense, pruned, ids).double().mean(dim=1).cpu().numpy()
+        divergences[rows] = _mean_over_counted(token_divergences(dense, pruned, ids), counted, rows)
         if not np.isfinite(divergences[rows]).all():
             raise NumericsError(
                 "the divergence from the dense model is not finite: a model overflows in its number type, so "

@@ -64,6 +64,14 @@ def count_characters(model: str, ids: Array) -> int | None:
     return sum(map(len, fast_tokenizer.decode_batch(ids.tolist(), skip_special_tokens=True)))
 
 
+def decode(model: str, ids: Sequence[int]) -> str:
+    """Return the text of token ids with special tokens; empty if the tokenizer cannot be read."""
+    try:
+        return _decode(tokenizer(model), [int(token) for token in ids])
+    except ModelError:
+        return ""
+
+
 def text_around(tokenizer: Tokenizer, ids: Sequence[int], index: int) -> tuple[str, str, str]:
     """Return the text before the token at `index`, the text of the token, and the text after it.
 

@@ -148,7 +148,7 @@ def write_archive(store: Store, contents: PackContents, file: IO[bytes], progres
         for number, stage in enumerate(contents.results):
             progress(number, len(contents.results), stage.title)
             folder = store.check(stage.kind, stage.key, KINDS[stage.kind].record)
-            for name in sorted(_file_names(stage.kind)):
+            for name in sorted(name for name in _file_names(stage.kind) if (folder / name).exists()):
                 archives.add_file(archive, folder / name, f"results/{stage.kind}/{stage.key}/{name}")
         record = json.dumps(_build_record(contents), indent=1, ensure_ascii=False)
         archive.writestr(archives.new_member(runs.RECORD), record.encode())
@@ -164,13 +164,16 @@ def _build_record(contents: PackContents) -> dict[str, Any]:
     return record | {"packed": {"left_out": dict(sorted(contents.left_out.items()))}}
 
 
-def _file_names(kind: str) -> set[str]:
+def _file_names(kind: str, optional: bool = True) -> set[str]:
     """Return the names of the files of a stored result: `meta.json` and one .npy file per array.
 
-    They are empty for a kind whose results are folders, such as models.
+    They are empty for a kind whose results are folders, such as models. With `optional`, they include arrays that a
+    result may lack.
     """
     record_type = KINDS[kind].record
-    return {checksums.MANIFEST, *(f"{field}.npy" for field in axes_of(record_type))} if record_type else set()
+    declared = axes_of(record_type).items() if record_type else ()
+    arrays = (f"{field}.npy" for field, axes in declared if optional or not axes.optional)
+    return {checksums.MANIFEST, *arrays} if record_type else set()
 
 
 def unpack(path: Path, store: Store, *, name: str = "", progress: Progress = silent) -> Unpacked:
@@ -226,8 +229,8 @@ def _list_results(members: list[str]) -> list[tuple[str, str]]:
     if runs.RECORD not in files:
         raise UnreadableError(f"the archive has no {runs.RECORD}: give a file that `gprune pack` has written")
     results = {_parse_result_path(name) for name in files - {runs.RECORD}}
-    complete = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _file_names(kind)} | {runs.RECORD}
-    if files != complete or len(members) != len(files):
+    required = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _file_names(kind, optional=False)}
+    if not required <= files or len(members) != len(files):
         raise UnreadableError(f"the pack lacks a file of a result, or has a duplicate: {archives.REMEDY}")
     return sorted(results)
 
@@ -285,7 +288,8 @@ def _extract_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str
     folder, record_type = staged.folder(kind, key), KINDS[kind].record
     make_folder(folder)
     for name in sorted(_file_names(kind)):
-        archives.extract_file(archive, f"results/{kind}/{key}/{name}", folder / name)
+        if (member := f"results/{kind}/{key}/{name}") in archive.namelist():
+            archives.extract_file(archive, member, folder / name)
     try:
         staged.get(kind, key, record_type or object)
     except DamagedError as error:

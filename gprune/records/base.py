@@ -23,6 +23,8 @@ class Axes:
     """whether NaN and infinity are rejected"""
     within: tuple[int, int] | None = None
     """allowed range of values, or None"""
+    optional: bool = False
+    """whether None is allowed"""
 
 
 def real(*names: str | int, finite: bool = False, within: tuple[int, int] | None = None) -> Axes:
@@ -35,9 +37,11 @@ def integers(*names: str | int, within: tuple[int, int] | None = None) -> Axes:
     return Axes(names, "iu", within=within)
 
 
-def booleans(*names: str | int) -> Axes:
+def booleans(*names: str | int, optional: bool = False) -> Axes:
     """Declare an array of booleans with these dimensions."""
-    return Axes(names, "b")
+    return Axes(names, "b", optional=optional)
+    """Declare an array of booleans with these dimensions."""
+    return Axes(names, "b", optional=optional)
 
 
 MOST_UNITS = 2**24
@@ -97,6 +101,8 @@ def require_axes(record: object) -> None:
     """Raise ValueError if array fields do not have the declared dimensions, or dimensions of one name differ."""
     kind, lengths = type(record), dict[str, int]()
     for name, axes in axes_of(kind).items():
+        if axes.optional and getattr(record, name) is None:
+            continue
         shape = np.shape(getattr(record, name))
         if len(shape) != len(axes.names):
             raise ValueError(f"{kind.__name__}.{name} has shape {shape}, expected ({', '.join(map(str, axes.names))})")

@@ -22,6 +22,38 @@ class Tokens(Record):
     """(samples, length) int32 token ids"""
     available: int
     """number of disjoint sequences in the text"""
+    counted: Annotated[Array | None, booleans("samples", "length", optional=True)] = None
+    """(samples, length) bool, True for the positions that count, at least one per sequence; None if all count"""
+    content: Annotated[Array | None, booleans("samples", "length", optional=True)] = None
+    """(samples, length) bool, False for tokens that a chat template adds and for padding; None for plain text"""
+
+    @property
+    def counted_positions(self) -> int:
+        """Return the number of positions that count."""
+        return self.ids.size if self.counted is None else int(self.counted.sum())
+
+    @property
+    def unpadded_ids(self) -> Array:
+        """Return (samples, length) int32 ids, and -1 at padding: after the last token that is content or counts."""
+        if self.content is None or self.counted is None:
+            return self.ids
+        used = (self.content | self.counted)[:, ::-1]
+        return np.where(np.logical_or.accumulate(used, axis=1)[:, ::-1], self.ids, np.int32(-1))
+
+    @property
+    def signed_ids(self) -> Array:
+        """Return (samples, length) int64 ids, and the complement ~id at positions that do not count."""
+        ids = self.ids.astype(np.int64)
+        return ids if self.counted is None else np.where(self.counted, ids, ~ids)
+
+    def counted_in(self, rows: slice) -> Array | None:
+        """Return the (sequences, length) positions of some sequences that count; None if all count."""
+        return None if self.counted is None else self.counted[rows]
+
+    def check(self) -> None:
+        """Raise ValueError if a sequence has no position that counts."""
+        if self.counted is not None and not self.counted.any(axis=1).all():
+            raise ValueError("Tokens.counted has a sequence without a position that counts")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

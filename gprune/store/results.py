@@ -162,7 +162,12 @@ class Store:
         try:
             values = self._require_manifest(stage, key, record_type)[checksums.VALUES]
             values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-            arrays = {name: _read_array(folder / f"{name}.npy", axes) for name, axes in axes_of(record_type).items()}
+            paths = {name: folder / f"{name}.npy" for name in axes_of(record_type)}
+            arrays = {
+                name: _read_array(paths[name], axes)
+                for name, axes in axes_of(record_type).items()
+                if not axes.optional or paths[name].exists()
+            }
             return record_type(**values, **arrays)
         except OSError as error:
             raise _read_error(folder, error) from error

@@ -25,7 +25,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Size of a text; NaN or None if its tokens are not available."""
+    """Size of a text, and what a chat template adds; NaN or None if its tokens are not available."""
 
     sequences: int
     length: int
@@ -42,10 +42,14 @@ class Size:
     """share of the ten most frequent tokens in all drawn tokens"""
     halves: float
     """token distance between two halves of the text, which is the effect of sampling"""
+    template: float = math.nan
+    """share of the tokens that a chat template adds; NaN for plain text"""
+    rendered: str = ""
+    """first sequence of conversations as the chat template writes it; empty for plain text"""
 
     @property
     def tokens(self) -> int:
-        """Return the number of tokens drawn."""
+        """Return the number of tokens drawn, with padding."""
         return self.sequences * self.length
 
 

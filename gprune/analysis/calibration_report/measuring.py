@@ -149,10 +149,8 @@ def _label_text(study: Study, text: _MeasuredText) -> str:
 
 def _measure_size(study: Study, text: _MeasuredText, entries: int | None) -> Size:
     if text.tokens is None:
-        unknown = dict.fromkeys(("available", "characters", "distinct"))
-        length = study.calibration.length
-        return Size(text.sequences, length, **unknown, entries=entries, frequent=np.nan, halves=np.nan)
-    ids = text.tokens.ids
+        return Size(text.sequences, study.calibration.length, None, None, None, entries, frequent=np.nan, halves=np.nan)
+    ids, content = text.tokens.unpadded_ids, text.tokens.content
     # one more than the largest token id
     size = 1 + int(ids.max())
     token_counts = calibration.token_counts(ids, size)
@@ -162,11 +160,13 @@ def _measure_size(study: Study, text: _MeasuredText, entries: int | None) -> Siz
         length=ids.shape[1],
         # the model can write any number of sequences
         available=None if is_sampled(getattr(study, text.role)) else text.tokens.available,
-        characters=vocabulary.count_characters(study.model, ids),
+        characters=vocabulary.count_characters(study.model, text.tokens.ids),
         distinct=int((token_counts > 0).sum()),
         entries=entries,
         frequent=float(frequent),
         halves=calibration.half_distance(ids, ids, size),
+        template=np.nan if content is None else float(1 - content[ids >= 0].mean()),
+        rendered="" if content is None else vocabulary.decode(study.model, ids[0][ids[0] >= 0]),
     )
 
 
@@ -203,13 +203,13 @@ def _compare_tokens(first: Tokens | None, second: Tokens | None, entries: int | 
         unknown = dict.fromkeys(("token_distance", "half_distance", "distinct_shared", "runs_shared"), float("nan"))
         return {**unknown, "run": run}
     size = 1 + max(int(first.ids.max()), int(second.ids.max()))
-    first_counts, second_counts = (calibration.token_counts(tokens.ids, size) for tokens in (first, second))
+    first_counts, second_counts = (calibration.token_counts(tokens.unpadded_ids, size) for tokens in (first, second))
     run = min(run, first.ids.shape[1], second.ids.shape[1])
     return {
         "token_distance": calibration.token_distance(first_counts, second_counts),
-        "half_distance": calibration.half_distance(first.ids, second.ids, size),
+        "half_distance": calibration.half_distance(first.unpadded_ids, second.unpadded_ids, size),
         "distinct_shared": float(((first_counts > 0) & (second_counts > 0)).sum() / (first_counts > 0).sum()),
-        "runs_shared": corpus_relation.shared_share(first.ids, second.ids, run),
+        "runs_shared": corpus_relation.shared_share(first.unpadded_ids, second.unpadded_ids, run),
         "run": run,
     }
 

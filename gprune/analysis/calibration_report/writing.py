@@ -69,12 +69,14 @@ def size(card: TextCard) -> list[tuple[str, str]]:
     text_size = card.size
     vocabulary = f" of {text_size.entries:,}" if text_size.entries else ""
     sequences = f"{text_size.sequences:,}" + ("" if text_size.available is None else f" of {text_size.available:,}")
+    template = [("Template tokens", percent(text_size.template, 1))] if math.isfinite(text_size.template) else []
     return [
         ("Sequences", sequences),
         ("Tokens", f"{text_size.tokens:,}"),
         ("Characters", _format_count(text_size.characters)),
         ("Distinct tokens", "–" if text_size.distinct is None else f"{text_size.distinct:,}{vocabulary}"),
         ("Ten most frequent", percent(text_size.frequent, 1) if math.isfinite(text_size.frequent) else "–"),
+        *template,
     ]
 
 
@@ -145,6 +147,7 @@ def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
             for verdict in verdicts(card, share)
         ),
         f"<h2>Text read</h2>{Table(pd.DataFrame([dict(size(card))])).html()}",
+        f"<pre>{html.escape(card.size.rendered)}</pre>" if card.size.rendered else "",
         "<h2>Effect of sampling on ranks</h2>",
         _figure_html(figures.plot_sampling_drift(card, share)),
     ]

@@ -110,6 +110,9 @@ def show_card(run: Run) -> None:
         with st.container(horizontal=True):
             for name, value in writing.size(text_card):
                 st.metric(name, value, border=True, width="content")
+        if text_card.size.rendered:
+            st.caption("The first sequence, as the chat template writes it")
+            st.code(text_card.size.rendered, language=None, wrap_lines=True, height=160)
         _offer_files(run, text_card, share)
     if text_card is not None:
         _show_evidence(run, text_card, share)

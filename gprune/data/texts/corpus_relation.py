@@ -159,7 +159,7 @@ def measure_overlap(text: str, windows: Array, calibration: Sequence[Tokens], vo
     """
     lengths = [windows.shape[1], *(tokens.ids.shape[1] for tokens in calibration)]
     run = min(run_length(vocabulary), *lengths)
-    shares = [shared_share(windows, tokens.ids, run) for tokens in calibration]
+    shares = [shared_share(windows, tokens.unpadded_ids, run) for tokens in calibration]
     # share of each calibration text that was drawn
     drawn = [min(1.0, len(tokens.ids) / max(tokens.available, 1)) for tokens in calibration]
     return TextOverlap(text, run, len(windows), np.array(shares), np.array(drawn))
@@ -176,6 +176,6 @@ def shared_share(windows: Array, sequences: Array, run: int) -> float:
 
 
 def _runs(ids: Array, run: int) -> list[bytes]:
-    """Return the bytes of all runs of `run` consecutive ids in a (rows, length) array."""
-    rows = sliding_window_view(np.asarray(ids, dtype=np.int32), run, axis=1)
-    return [row.tobytes() for row in rows.reshape(-1, run)]
+    """Return the bytes of all runs of `run` consecutive ids in a (rows, length) array; -1 is padding and in no run."""
+    runs = sliding_window_view(np.asarray(ids, dtype=np.int32), run, axis=1).reshape(-1, run)
+    return [row.tobytes() for row in runs[(runs >= 0).all(axis=1)]]

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from gprune.data.demo import texts
+from gprune.data.texts import chat
 from gprune.data.texts.reading import TEXT, plain_errors
 from gprune.data.texts.sampled import sampling_of
 from gprune.data.texts.source import Role, Source, fields_of, read_documents, resolve
@@ -61,6 +62,9 @@ def fingerprint(
         content = {"rows": source.rows.sha256, "revision": source.rows.revision, "joined": source.joined}
     elif source.kind == "hub":
         content |= {"place": name.base, "split": source.split, "options": sorted(name.options)}
+    options = {option: value for option, value in name.options if option in chat.OPTIONS}
+    if options or (not name.fields and content.get("fields") in chat.FORMS):
+        content["chat"] = options
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -20,12 +20,23 @@ OPTIONS: dict[str, str] = {
     "fields": "the fields of a record that are joined, as in fields=prefix+gold_completion",
     "documents": "a slice of the documents, as in documents=1280:1480",
     "join": "join=blank-line puts all documents, a blank line between them, into one string",
+    "template": "the name of a chat template of the tokenizer, for conversations",
+    "thinking": "thinking=on or off, the switch of a chat template",
+    "sequences": "sequences=packed or single: several whole conversations per sequence, or one",
+    "positions": "positions=all or assistant: the tokens of a conversation that count in calibration",
     "seed": "the seed of a text that the model writes, as in seed=1",
     "temperature": "the sampling temperature of such a text, as in temperature=0.8; 1 is the model's own distribution",
     "length": "the number of tokens of each document of such a text, as in length=256",
     "keep": "the share of the documents of such a text that is kept, those of lowest perplexity, as in keep=0.8",
 }
 JOIN_BLANK_LINE = "blank-line"
+_VALUES = {
+    "join": (JOIN_BLANK_LINE,),
+    "thinking": ("on", "off"),
+    "sequences": ("packed", "single"),
+    "positions": ("all", "assistant"),
+}
+"""valid values of the options that are choices"""
 # maximum number of characters of a path on Linux
 _LONGEST_PATH = 4096
 _MOST_DOCUMENTS = 10**15
@@ -136,8 +147,8 @@ def _check_option(text: str, option: str, value: str) -> None:
         raise SettingsError(f"the option {option!r} of the text {text!r} has no value: {OPTIONS[option]}")
     if option == "fields" and not all(value.split("+")):
         raise SettingsError(f"fields={value} of the text {text!r} has an empty field: {OPTIONS[option]}")
-    if option == "join" and value != JOIN_BLANK_LINE:
-        raise SettingsError(f"join={value} of the text {text!r} is unknown: {OPTIONS[option]}")
+    if value not in _VALUES.get(option, (value,)):
+        raise SettingsError(f"{option}={value} of the text {text!r} is unknown: {OPTIONS[option]}")
     if option == "documents":
         try:
             _bounds(value)

@@ -1,7 +1,7 @@
 """Read the documents of files and dataset folders through the datasets library.
 
-A plain text file is one document. In a file of records, each record is one document: the requested fields, else the
-field ``text``, else all fields if all of them are text.
+A plain text file is one document. In a file of records, each record is one document: the requested fields, else a
+conversation (`chat`), else the field ``text``, else all fields if all of them are text.
 """
 
 import glob
@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gprune.data.texts import chat
 from gprune.data.texts.naming import TextName
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError
@@ -213,10 +214,11 @@ def _open_builder(folder: str, name: TextName, arguments: Mapping[str, Any]) -> 
 def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Iterator[str]:
     """Yield the documents of a dataset in order, reading `batch_size` records at a time.
 
-    Raises CorpusError if the dataset cannot be read, or the fields of a record are not text.
+    A conversation has the form of `chat.write_document`. Raises CorpusError if the dataset cannot be read, or a record
+    has neither text in the fields nor a conversation.
     """
     fields: tuple[str, ...] = ()
-    number = 0
+    number, is_chat = 0, False
     with plain_errors(name.base):
         stream = dataset()
         for batch in stream.iter(batch_size=batch_size):
@@ -226,10 +228,16 @@ def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Ite
                     f"{name.base!r} has more values in a row than columns in its header: quote texts with commas "
                     'in them, as in "one, two"'
                 )
-            fields = fields or choose_fields(batch, name)
+            if not fields:
+                fields = choose_fields(batch, name)
+                is_chat = not name.fields and chat.chat_fields(_first_record(batch)) == fields
             for parts in zip(*(batch[field] for field in fields), strict=True):
                 number += 1
-                yield _join_fields(parts, fields, f"row {number} of {name.base!r}")
+                where = f"row {number} of {name.base!r}"
+                if is_chat:
+                    yield chat.write_document(dict(zip(fields, parts, strict=True)), where)
+                else:
+                    yield _join_fields(parts, fields, where)
 
 
 def slice_documents(documents: Iterator[str], span: slice) -> Iterator[str]:
@@ -252,7 +260,7 @@ def choose_fields(batch: Mapping[str, Sequence[Any]], name: TextName) -> tuple[s
     These are the requested fields, else the field ``text``, else all fields if all of them are text. Raises CorpusError
     if a requested field is missing, or if no fields are requested and the choice is ambiguous.
     """
-    record = {field: values[0] for field, values in batch.items()}
+    record = _first_record(batch)
     listing = ", ".join(list(record)[:_LISTED_FIELDS]) or "none"
     text_fields = [field for field, value in record.items() if isinstance(value, str)]
     remedy = ". None of them is text: each record needs a field that is a string"
@@ -262,8 +270,13 @@ def choose_fields(batch: Mapping[str, Sequence[Any]], name: TextName) -> tuple[s
     missing = next((field for field in name.fields if field not in record), None)
     if missing is not None:
         raise CorpusError(f"{name.base!r} has no field {missing!r}, only {listing}{remedy}")
-    if name.fields:
-        return name.fields
+    conversation = () if name.fields else chat.chat_fields(record)
+    refused = next((option for option in (("join",) if conversation else chat.OPTIONS) if name.option(option)), "")
+    if refused:
+        kind = "has conversations" if conversation else f"has no field with conversations, only {listing}"
+        raise CorpusError(f"{name.base!r} {kind}: remove {refused}= from {name.text!r}")
+    if name.fields or conversation:
+        return name.fields or conversation
     # 0 stands for a missing field; the field itself may be None in the first record
     if isinstance(record.get("text", 0), str | None):
         return ("text",)
@@ -275,6 +288,10 @@ def choose_fields(batch: Mapping[str, Sequence[Any]], name: TextName) -> tuple[s
     if record and len(text_fields) == len(record):
         return tuple(record)
     raise CorpusError(f"{name.base!r} does not say which of its fields is the text: {listing}{remedy}")
+
+
+def _first_record(batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    return {field: values[0] for field, values in batch.items()}
 
 
 def _join_fields(parts: Sequence[Any], fields: Sequence[str], where: str) -> str:

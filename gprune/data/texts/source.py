@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from gprune.data.demo import texts
-from gprune.data.texts import catalogue, naming, reading, sampled
+from gprune.data.texts import catalogue, chat, naming, reading, sampled
 from gprune.data.texts.hub_rows import EVERYTHING, HubRows, HubSplit
 from gprune.data.texts.naming import TextName
 from gprune.store import Store
@@ -25,7 +25,7 @@ Kind = Literal["embedded", "hub", "folder", "records", "file", "sampled"]
 
 HUB_PREFIX = "hub:"
 BLANK_LINE = "\n\n"
-_RECORD_OPTIONS = ("fields", "documents", "join")
+_RECORD_OPTIONS = ("fields", "documents", "join", *chat.OPTIONS)
 _FOLDER_OPTIONS = ("config", "split", *_RECORD_OPTIONS)
 # bytes of a hub text that are read per token: more than the mean of any tokenizer
 _TOKEN_BYTES = 16
@@ -54,6 +54,11 @@ class Source:
     """dataset of a hub text; None for other texts"""
     rows: HubRows | None = field(default=None, compare=False)
     """documents of a hub text, or None if they are not in the cache"""
+
+    @property
+    def is_of_records(self) -> bool:
+        """Return True if the documents are records, which can be conversations."""
+        return self.kind in ("hub", "folder", "records")
 
 
 def resolve(

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from gprune.data.texts import chat
+from gprune.data.texts.naming import TextName
 from gprune.data.texts.source import BLANK_LINE, Source, read_documents, resolve
 from gprune.records import Array, Tokens
 from gprune.store import Store
@@ -46,7 +48,7 @@ def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int
         # such a document is too short in any case, so it is not tokenized
         if len(document.encode("utf-8", "replace")) < length - _SPECIAL_TOKENS:
             continue
-        ids = encode([document], tokenizer)
+        ids = _encode_documents([document], tokenizer, source.name)
         if len(ids) >= length:
             start = int(position_generator.integers(len(ids) - length + 1))
             windows.append(ids[start : start + length])
@@ -89,8 +91,62 @@ def draw(
     # a held-out set must be drawn from as many tokens as the calibration set that it must not overlap
     count = tokens_for_calibration(after or samples, length)
     source = resolve(text, "calibration", download=True, tokens=count, cache=cache)
+    if source.is_of_records and chat.is_conversation(next(read_documents(source), "")):
+        return _draw_conversations(source, tokenizer, samples, length, seed, after)
     limit = count if source.kind == "hub" and not source.joined else None
     return choose(text, _token_stream(source, tokenizer, limit), samples, length, seed, after)
+
+
+def _draw_conversations(source: Source, tokenizer: Any, samples: int, length: int, seed: int, after: int) -> Tokens:
+    """Draw a calibration set of whole conversations, packed or one per sequence; see `draw`.
+
+    Sequences are padded on the right. A conversation that is longer than a sequence is left out.
+    """
+    text, rendering = source.name.text, chat.Rendering.of(source.name)
+    _require_tokenizer_files(tokenizer, text)
+    conversations = [
+        chat.encode_conversation(document, tokenizer, rendering, text) for document in read_documents(source)
+    ]
+    fitting = [conversation for conversation in conversations if len(conversation.ids) <= length]
+    packs = _pack(fitting, length, rendering.single)
+    if len(packs) < after + samples:
+        raise CorpusError(
+            f"the text {text!r} gives {len(packs):,} sequences of at most {length} tokens from "
+            f"{len(conversations):,} conversations, of which {len(conversations) - len(fitting):,} are longer, but "
+            f"{after + samples:,} were requested: request fewer sequences, or a larger calibration.length"
+        )
+    order = np.random.default_rng(seed).permutation(len(packs))[after : after + samples]
+    padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
+    ids = np.full((samples, length), padding, np.int32)
+    counted, content = (np.zeros(ids.shape, bool) for _ in range(2))
+    for row, index in enumerate(order):
+        pack = packs[index]
+        width = sum(len(conversation.ids) for conversation in pack)
+        ids[row, :width] = np.concatenate([conversation.ids for conversation in pack])
+        content[row, :width] = np.concatenate([conversation.is_content for conversation in pack])
+        answers = np.concatenate([conversation.is_assistant for conversation in pack])
+        counted[row, :width] = answers if rendering.assistant_only else True
+    return Tokens(
+        text=text,
+        fingerprint=token_fingerprint(np.where(counted, ids, -1 - ids)),
+        ids=ids,
+        available=len(packs),
+        counted=None if counted.all() else counted,
+        content=content,
+    )
+
+
+def _pack(conversations: Sequence[chat.RenderedChat], length: int, single: bool) -> list[list[chat.RenderedChat]]:
+    """Return the conversations of each sequence, in order; as many as fit unless `single`."""
+    packs: list[list[chat.RenderedChat]] = []
+    room = 0
+    for conversation in conversations:
+        if single or len(conversation.ids) > room:
+            packs.append([])
+            room = length
+        packs[-1].append(conversation)
+        room -= len(conversation.ids)
+    return packs
 
 
 def tokens_for_calibration(samples: int, length: int) -> int:
@@ -154,21 +210,34 @@ def token_fingerprint(ids: Array) -> str:
 
 def _token_stream(source: Source, tokenizer: Any, limit: int | None) -> Array:
     """Return the (tokens,) ids of a text, or the first `limit` ids without reading further."""
-    if tokenizer is None:
-        raise CorpusError(
-            f"the text {source.name.text!r} cannot be tokenized: the model's folder has no tokenizer. "
-            "Save the tokenizer's files in the model folder"
-        )
+    _require_tokenizer_files(tokenizer, source.name.text)
     pieces: list[Array] = []
     count = 0
     for batch in _batches(_nonblank_strings(source)):
-        pieces.append(encode(batch, tokenizer))
+        pieces.append(_encode_documents(batch, tokenizer, source.name))
         count += len(pieces[-1])
         if limit is not None and count >= limit:
             break
     if not count:
         raise CorpusError(f"the text {source.name.text!r} is empty: give a text with words in it")
     return np.concatenate(pieces)[:limit]
+
+
+def _require_tokenizer_files(tokenizer: Any, text: str) -> None:
+    if tokenizer is None:
+        raise CorpusError(
+            f"the text {text!r} cannot be tokenized: the model's folder has no tokenizer. "
+            "Save the tokenizer's files in the model folder"
+        )
+
+
+def _encode_documents(documents: list[str], tokenizer: Any, name: TextName) -> Array:
+    """Return the concatenated (tokens,) ids of documents, which are strings or conversations."""
+    if not chat.is_conversation(documents[0]):
+        return encode(documents, tokenizer)
+    rendering = chat.Rendering.of(name)
+    rendered = (chat.encode_conversation(document, tokenizer, rendering, name.text) for document in documents)
+    return np.concatenate([conversation.ids for conversation in rendered])
 
 
 def _nonblank_strings(source: Source) -> Iterator[str]:

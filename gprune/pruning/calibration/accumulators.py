@@ -43,30 +43,33 @@ class ReleasedFluctuation:
 
     def __init__(self, template: torch.Tensor) -> None:
         """Start with zero sums of the shape and on the device of `template` (layers, channels)."""
-        self.samples = 0
+        self.samples, self.tokens = 0, 0
         self.sum = torch.zeros_like(template, dtype=torch.float64)
         """sum of x over all tokens so far"""
         self.total = torch.zeros_like(self.sum)
         """the sum over samples in the formula"""
 
-    def prepare(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
+    def prepare(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, lengths: Array) -> Pending:
         """Return the updates for a batch from its (layers, sequences, channels) sums of x - centre; apply none.
 
-        `squares` are the sums of (x - centre)^2, `centre` is (layers, channels), and `length` the tokens of a sequence.
+        `squares` are the sums of (x - centre)^2, `centre` is (layers, channels), and `lengths` (sequences,) are the
+        numbers of tokens.
         """
-        token_sum, total = self.sum.clone(), self.total.clone()
-        for sample in range(sums.shape[1]):
+        token_sum, total, tokens = self.sum.clone(), self.total.clone(), self.tokens
+        for sample, length in enumerate(lengths.tolist()):
             offset_sum, j = sums[:, sample].double(), self.samples + sample
             token_sum += offset_sum + length * centre
+            tokens += length
             # sum of (x - mean)^2 from the sums about `centre`, which lies `distance` from the mean of 0 ... j
-            distance = token_sum / ((j + 1) * length) - centre
+            distance = token_sum / tokens - centre
             about_mean = squares[:, sample].double() - 2 * distance * offset_sum + length * distance**2
             total += about_mean * (j / (j + 1))
         return [(self.sum, token_sum), (self.total, total)]
 
-    def commit(self, samples: int) -> None:
-        """Add the samples of an applied batch to the count."""
-        self.samples += samples
+    def commit(self, lengths: Array) -> None:
+        """Count the samples and tokens of an applied batch; see `prepare`."""
+        self.samples += len(lengths)
+        self.tokens += int(lengths.sum())
 
     def result(self) -> Array:
         """Return (layers, channels) fluctuation; zeros for a single sample."""
@@ -100,7 +103,10 @@ class ChannelMoments:
         self.sums = torch.empty(len(layers), 0, channels, device=device)
         self.squares = torch.empty_like(self.sums)
         self.buffer = torch.empty(0, device=device)
-        self.length = 0
+        self.counted: Array | None = None
+        """(sequences, length) bool, True for the positions of the current batch that count; None if all count"""
+        self.lengths = np.zeros(0, np.int64)
+        """(sequences,) counted positions of the current batch"""
         self.released = ReleasedFluctuation(self.shift) if released else None
 
     def add(self, layer: int, inputs: torch.Tensor) -> None:
@@ -108,7 +114,9 @@ class ChannelMoments:
 
         `inputs` are (sequences, length, channels) of any float type.
         """
-        sequences, self.length, channels = inputs.shape
+        sequences, length, channels = inputs.shape
+        self.lengths = np.full(sequences, length) if self.counted is None else self.counted.sum(axis=1)
+        weights = None if self.counted is None else torch.tensor(self.counted).to(inputs.device).unsqueeze(-1)
         index = layer - self.first_layer
         if self.sums.shape[1] != sequences:
             self.sums = self.sums.new_empty(len(self.shift), sequences, channels)
@@ -117,14 +125,16 @@ class ChannelMoments:
             # the mean of the first sequence is the initial estimate
             self.shift[index] = inputs[0].float().mean(dim=0)
         limit = _CPU_BUFFER if inputs.device.type == "cpu" else _GPU_BUFFER
-        step = min(max(limit // (self.length * channels), 1), sequences)
-        if self.buffer.shape != (step, self.length, channels):
-            self.buffer = self.buffer.new_empty(step, self.length, channels)
+        step = min(max(limit // (length * channels), 1), sequences)
+        if self.buffer.shape != (step, length, channels):
+            self.buffer = self.buffer.new_empty(step, length, channels)
         for start in range(0, sequences, step):
             rows = slice(start, min(start + step, sequences))
             buffer = self.buffer[: rows.stop - start]
             # converted to float32 first, because the squares of float16 activations would overflow
             buffer.copy_(inputs[rows]).sub_(self.shift[index])
+            if weights is not None:
+                buffer.mul_(weights[rows])
             torch.sum(buffer, dim=1, out=self.sums[index, rows])
             torch.sum(buffer.square_(), dim=1, out=self.squares[index, rows])
 
@@ -136,9 +146,9 @@ class ChannelMoments:
         """Return the updates for the current batch after all layers were added; apply none."""
         centre, pending = self.shift.double(), Pending()
         if self.released is not None:
-            pending += self.released.prepare(self.sums, self.squares, centre, self.length)
+            pending += self.released.prepare(self.sums, self.squares, centre, self.lengths)
         for index, rows in _rows_of_shards(shard):
-            tokens = (rows.stop - rows.start) * self.length
+            tokens = int(self.lengths[rows].sum())
             offset = self.sums[:, rows].sum(dim=1, dtype=torch.float64) / tokens
             moment = self.squares[:, rows].sum(dim=1, dtype=torch.float64) - tokens * offset**2
             pending += self._merge_moments(index, tokens, centre + offset, moment)
@@ -148,9 +158,9 @@ class ChannelMoments:
         """Apply the updates of a batch; this allocates no memory, so it cannot fail halfway."""
         commit(pending)
         for index, rows in _rows_of_shards(shard):
-            self.tokens[index] += (rows.stop - rows.start) * self.length
+            self.tokens[index] += int(self.lengths[rows].sum())
         if self.released is not None:
-            self.released.commit(len(shard))
+            self.released.commit(self.lengths)
         self.shift.copy_(self.mean[int(shard[-1])])
 
     def _merge_moments(self, shard: int, tokens: int, mean: torch.Tensor, moment: torch.Tensor) -> Pending:

@@ -58,6 +58,8 @@ def collect(
 
     def measure(rows: slice) -> None:
         on_progress(rows.start, samples, "activation statistics")
+        for part in (ffn, attention) if strongest is None else (ffn, attention, strongest):
+            part.counted = tokens.counted_in(rows)
         with decoder.restore_counts_on_error():
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
             updates = [part.prepare(shard[rows]) for part in (ffn, attention)]
@@ -74,7 +76,7 @@ def collect(
     with observe_inputs(decoder, range(decoder.shape.layers), observer, attention.add):
         batch_runner(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
     on_progress(samples, samples, "activation statistics")
-    return _build_record(tokens, np.bincount(shard), length, ffn, attention)
+    return _build_record(tokens, np.bincount(shard), ffn, attention)
 
 
 def track_strongest(decoder: Decoder, tokens: Tokens, count: int) -> PeakTracker:
@@ -98,6 +100,7 @@ def collect_strongest(
 
     def measure(rows: slice) -> None:
         on_progress(rows.start, samples, "strongest positions")
+        strongest.counted = tokens.counted_in(rows)
         with decoder.restore_counts_on_error():
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
             pending = strongest.prepare()
@@ -176,14 +179,14 @@ def _accumulators(decoder: Decoder, settings: CalibrationSettings) -> tuple[Chan
 
 
 def _build_record(
-    tokens: Tokens, shard_samples: Array, length: int, ffn: ChannelMoments, attention: ChannelMoments
+    tokens: Tokens, shard_samples: Array, ffn: ChannelMoments, attention: ChannelMoments
 ) -> ActivationStatistics:
     first, second = ffn.result(), attention.result()
     return ActivationStatistics(
         text=tokens.text,
         fingerprint=tokens.fingerprint,
         shard_samples=shard_samples.astype(np.int64),
-        shard_tokens=shard_samples.astype(np.int64) * length,
+        shard_tokens=np.array(ffn.tokens, dtype=np.int64),
         ffn_mean=first.mean,
         ffn_moment=first.moment,
         ffn_energy=first.energy,

@@ -52,7 +52,7 @@ def collect_contexts(
 
     def measure(rows: slice) -> None:
         on_progress(rows.start, samples, "context statistics")
-        pass_.run(torch.from_numpy(tokens.ids[rows].astype(np.int64)), shard[rows])
+        pass_.run(torch.from_numpy(tokens.ids[rows].astype(np.int64)), shard[rows], tokens.counted_in(rows))
 
     # if memory runs out in the backward pass, only the methods that need the gradient fail
     kind = MethodError if gradient else SettingsError
@@ -127,14 +127,17 @@ class _ContextSums:
         self.affinity = torch.zeros_like(self.moments.mean[0])
         self.members: dict[int, torch.Tensor] = {}
 
-    def assign(self, layer: int, inputs: torch.Tensor, shards: int, shard_of_token: torch.Tensor) -> None:
+    def assign(
+        self, layer: int, inputs: torch.Tensor, shards: int, shard_of_token: torch.Tensor, counted: torch.Tensor
+    ) -> None:
         """Assign the tokens of a batch to groups by their (tokens, hidden) FFN inputs.
 
-        `shards` is the number of shards in the batch, `shard_of_token` (tokens,) their indices from 0.
+        `shards` is the number of shards in the batch, `shard_of_token` (tokens,) their indices from 0. `counted` is
+        (tokens,) float32, 0 for tokens that belong to no group.
         """
         group = shard_of_token * self.contexts + self.lookup.labels(layer, inputs)
         members = torch.zeros(shards * self.contexts, len(group), device=group.device)
-        self.members[layer] = members.scatter_(0, group[None], 1)
+        self.members[layer] = members.scatter_(0, group[None], counted[None])
 
     def affinity_change(self, layer: int, effect: torch.Tensor, scale: torch.Tensor) -> Pending:
         """Return the update for (tokens, neurons) |input * gradient| of a layer; the loss was multiplied by `scale`."""
@@ -169,6 +172,8 @@ class _Pass:
         # shards of the current batch (also by token, from 0), and the factor by which its loss is multiplied
         self.shards = slice(0)
         self.shard_of_token = torch.empty(0, dtype=torch.int64, device=device)
+        # 1 for every token of the current batch that counts, else 0
+        self.counted = torch.empty(0, device=device)
         self.scale = torch.ones((), dtype=torch.float64, device=device)
         # updates are applied only after forward and backward, because memory may run out in between
         self.pending: Pending = []
@@ -187,8 +192,13 @@ class _Pass:
                 stack.callback(hook.remove)
             yield
 
-    def run(self, ids: torch.Tensor, shard: Array) -> None:
-        """Run a batch of (sequences, length) ids forward and, if requested, backward."""
+    def run(self, ids: torch.Tensor, shard: Array, counted: Array | None) -> None:
+        """Run a batch of (sequences, length) ids forward and, if requested, backward.
+
+        `counted` is (sequences, length) bool, True for the positions that count; None if all count.
+        """
+        flags = np.ones(ids.shape, bool) if counted is None else counted
+        self.counted = torch.tensor(flags.ravel()).to(self.decoder.device, torch.float32)
         self.shards = slice(int(shard[0]), int(shard[-1]) + 1)
         local = torch.from_numpy(shard - shard[0]).repeat_interleave(ids.shape[1])
         self.shard_of_token = local.to(self.decoder.device)
@@ -197,9 +207,9 @@ class _Pass:
             hidden = self.decoder.hidden_states(ids)
             self._require_finite("input of down_proj")
             if self.gradient:
-                self._backward(hidden, ids)
+                self._backward(hidden, ids, counted)
         commit(self.pending)
-        self.tokens += ids.numel()
+        self.tokens += int(flags.sum())
         self._clear_batch()
 
     def records(self, text: str) -> list[ContextStatistics]:
@@ -212,8 +222,8 @@ class _Pass:
         for sums in self.sums:
             sums.members = {}
 
-    def _backward(self, hidden: torch.Tensor, ids: torch.Tensor) -> None:
-        gradient, self.scale = loss_gradient(self.decoder, hidden, ids)
+    def _backward(self, hidden: torch.Tensor, ids: torch.Tensor, counted: Array | None) -> None:
+        gradient, self.scale = loss_gradient(self.decoder, hidden, ids, counted)
         hidden.backward(gradient)
         self.decoder.count_backward(ids.numel())
         self._require_finite("gradient at the input of down_proj")
@@ -223,7 +233,7 @@ class _Pass:
             inputs = arguments[0].detach().flatten(0, 1).to(self.decoder.device)
             shards = self.shards.stop - self.shards.start
             for sums in self.sums:
-                sums.assign(layer, inputs, shards, self.shard_of_token)
+                sums.assign(layer, inputs, shards, self.shard_of_token, self.counted)
 
         return hook
 
@@ -260,9 +270,9 @@ class _Pass:
             inputs = arguments[0] if arguments else keywords["hidden_states"]
             outputs = output[0] if isinstance(output, tuple) else output
             inputs, outputs = (states.to(self.decoder.device).float() for states in (inputs, outputs))
-            cosine = nn.functional.cosine_similarity(inputs, outputs, dim=-1)
+            distance = (1 - nn.functional.cosine_similarity(inputs, outputs, dim=-1)).flatten() * self.counted
             change = self.layer_change[layer]
-            self.pending.append((change, change + (1 - cosine).sum(dtype=torch.float64)))
+            self.pending.append((change, change + distance.sum(dtype=torch.float64)))
 
         return hook
 

@@ -56,14 +56,18 @@ def project_inputs(
     NumericsError if an FFN input is NaN or infinite.
     """
     samples, length = tokens.ids.shape
-    sequences = min(samples, -(-settings.tokens // length))
-    if sequences * length < 2 * settings.count:
+    counts = np.full(samples, length) if tokens.counted is None else tokens.counted.sum(axis=1)
+    sequences = min(samples, int(np.searchsorted(np.cumsum(counts), settings.tokens)) + 1)
+    total = int(counts[:sequences].sum())
+    if total < 2 * settings.count:
         raise SettingsError(
-            f"{tokens.text!r} gives {sequences * length} tokens for {settings.count} contexts, fewer than "
+            f"{tokens.text!r} gives {total} tokens for {settings.count} contexts, fewer than "
             "two for each: choose fewer contexts (contexts.count), or more tokens (contexts.tokens, "
             "calibration.samples)"
         )
     inputs = _ffn_inputs(decoder, tokens.ids[:sequences], batch, on_progress)
+    counted = tokens.counted_in(slice(sequences))
+    inputs = inputs.flatten(1, 2) if counted is None else inputs[:, torch.tensor(counted)]
     layers = []
     for layer, points in enumerate(inputs):
         on_progress(layer, len(inputs), "principal components")
@@ -120,7 +124,7 @@ class ContextLookup:
 
 
 def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress) -> torch.Tensor:
-    """Return the (layers, tokens, hidden) FFN inputs for `ids` (sequences, length), in the model's dtype on the CPU."""
+    """Return the (layers, sequences, length, hidden) FFN inputs for `ids`, in the model's dtype on the CPU."""
     sequences, length = ids.shape
     shape = decoder.shape
     inputs = torch.empty(shape.layers, sequences, length, shape.hidden, dtype=decoder.dtype)
@@ -143,7 +147,7 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
     with hook_inputs({decoder.entrance(layer): store_inputs(layer) for layer in range(shape.layers)}):
         batch_runner(batch, length, decoder, on_progress).run_batches(sequences, run)
     on_progress(sequences, sequences, "FFN inputs")
-    return inputs.flatten(1, 2)
+    return inputs
 
 
 def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[Array, Array, Array]:

@@ -23,6 +23,8 @@ from gprune.system.progress import Progress, silent
 _BLOCK_LOGITS = 2**24
 # factor on the loss that keeps the gradients of a large vocabulary's logits above the smallest float16 number
 _HEAD_SCALE = 2.0**8
+# label of a target that does not count
+_IGNORED = -100
 
 # axis of a weight matrix that is summed: 1 if each unit has a row, 0 if it has a column
 _SUMMED_AXIS = {"gate_proj": 1, "up_proj": 1, "down_proj": 0, "q_proj": 1, "k_proj": 1, "v_proj": 1, "o_proj": 0}
@@ -31,17 +33,22 @@ Reduced = dict[tuple[int, str], torch.Tensor]
 """(units,) float64 sums of |weight * gradient| over the rows or columns of each unit, by layer and projection"""
 
 
-def loss_gradient(decoder: Decoder, hidden: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def loss_gradient(
+    decoder: Decoder, hidden: torch.Tensor, ids: torch.Tensor, counted: Array | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the gradient of the summed next-token loss with respect to the final hidden states.
 
     The loss is a sum, so that the gradient of a sequence does not depend on its batch. In float16 the gradient is
     multiplied by a power of two that brings its largest entry to at most 1. This leaves room for entries a million
     times smaller, and for growth by a factor of 60,000 in the backward pass.
 
-    Takes the (sequences, length, hidden) states of `Decoder.hidden_states` and (sequences, length) int64 ids.
+    Takes the (sequences, length, hidden) states of `Decoder.hidden_states`, (sequences, length) int64 ids, and which of
+    them count as targets, (sequences, length) bool.
     Returns the gradient, in the shape and number type of `hidden` and zero at the last token of a sequence, and
     the power of two (scalar float64) by which it was multiplied.
     """
+    if counted is not None:
+        ids = ids.masked_fill(~torch.tensor(counted).to(ids.device), _IGNORED)
     states, targets = hidden.detach()[:, :-1].flatten(0, 1), ids[:, 1:].flatten().to(hidden.device)
     is_half = hidden.dtype == torch.float16
     gradient = torch.zeros_like(states, dtype=torch.float32)
@@ -51,7 +58,7 @@ def loss_gradient(decoder: Decoder, hidden: torch.Tensor, ids: torch.Tensor) -> 
         leaf = states[part].requires_grad_()
         with torch.enable_grad():
             scores = decoder.logits(leaf).float()
-            loss = nn.functional.cross_entropy(scores, targets[part], reduction="sum")
+            loss = nn.functional.cross_entropy(scores, targets[part], reduction="sum", ignore_index=_IGNORED)
             (gradient[part],) = torch.autograd.grad(loss * _HEAD_SCALE if is_half else loss, leaf)
     scale = torch.ones((), dtype=torch.float64, device=hidden.device)
     if is_half:
@@ -81,28 +88,28 @@ def taylor_scores(
         SettingsError: layers are offloaded.
         NumericsError: an activation or a gradient is NaN or infinite.
     """
-    ids = _first_sequences(tokens, settings)
+    ids, counted = _first_sequences(tokens, settings)
     decoder.require_whole("LLM-Pruner")
     on_progress(0, 1, "gradients of the weights")
     reduced: Reduced = {}
     with _reduce_gradients(decoder, reduced):
         try:
-            scale = _run_backward(decoder, ids)
+            scale = _run_backward(decoder, ids, counted)
         except torch.OutOfMemoryError as error:
             raise MethodError(
                 f"baselines.taylor_samples is {len(ids)}: the gradient of so many sequences of "
                 f"{ids.shape[1]} tokens does not fit in the GPU's memory, choose fewer or shorter ones"
             ) from error
     _require_finite_gradients(decoder, reduced)
-    predictions = len(ids) * (ids.shape[1] - 1)
+    predictions = len(ids) * (ids.shape[1] - 1) if counted is None else int(counted[:, 1:].sum())
     divisor = scale * predictions
     values = {key: (total / divisor.to(total.device)).cpu().numpy() for key, total in reduced.items()}
     on_progress(1, 1, "gradients of the weights")
     return _unit_scores(decoder.shape, tokens.text, values)
 
 
-def _first_sequences(tokens: Tokens, settings: BaselineSettings) -> torch.Tensor:
-    """Return (taylor_samples, taylor_length) int64 ids from the beginning of the calibration set."""
+def _first_sequences(tokens: Tokens, settings: BaselineSettings) -> tuple[torch.Tensor, Array | None]:
+    """Return (taylor_samples, taylor_length) int64 ids from the beginning of the calibration set, and which count."""
     samples, length = settings.taylor_samples, settings.taylor_length
     available = tokens.ids.shape
     if available[0] < samples or available[1] < length:
@@ -111,14 +118,15 @@ def _first_sequences(tokens: Tokens, settings: BaselineSettings) -> torch.Tensor
             f"needs {samples} of {length}: lower baselines.taylor_samples and baselines.taylor_length, or "
             "raise calibration.samples and calibration.length"
         )
-    return torch.from_numpy(tokens.ids[:samples, :length].astype(np.int64))
+    counted = None if tokens.counted is None else tokens.counted[:samples, :length]
+    return torch.from_numpy(tokens.ids[:samples, :length].astype(np.int64)), counted
 
 
-def _run_backward(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
+def _run_backward(decoder: Decoder, ids: torch.Tensor, counted: Array | None) -> torch.Tensor:
     """Run the model forward and backward once; return the factor by which the gradients were multiplied."""
     with torch.enable_grad(), _check_layer_outputs(decoder):
         hidden = decoder.hidden_states(ids)
-    gradient, scale = loss_gradient(decoder, hidden, ids)
+    gradient, scale = loss_gradient(decoder, hidden, ids, counted)
     hidden.backward(gradient)
     decoder.count_backward(ids.numel())
     return scale

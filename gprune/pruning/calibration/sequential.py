@@ -72,8 +72,14 @@ class Block:
 
     states: torch.Tensor
     """(sequences, length, hidden) input of the next layer"""
+    counted: Array | None
+    """(sequences, length) bool, True for the positions that count; None if all count"""
     calls: list[Call]
     """arguments of each layer besides the hidden states: positions, attention mask, and so on"""
+
+    def counted_tokens(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the (tokens, ...) values at the positions that count, from (sequences, length, ...) values."""
+        return values.flatten(0, 1) if self.counted is None else values[torch.tensor(self.counted)]
 
     def run(self, decoder: Decoder, layer: int) -> torch.Tensor:
         """Return (sequences, length, hidden) output of a layer on the layer's device."""
@@ -99,7 +105,8 @@ def embed_sequences(decoder: Decoder, tokens: Tokens, batch: int, copies: float 
         ids = torch.from_numpy(tokens.ids[start : start + batch].astype(np.int64))
         if len(ids) not in calls:
             calls[len(ids)] = _record_calls(decoder, ids)
-        blocks.append(Block(_embed_batch(decoder, ids).to(device), calls[len(ids)]))
+        counted = tokens.counted_in(slice(start, start + batch))
+        blocks.append(Block(_embed_batch(decoder, ids).to(device), counted, calls[len(ids)]))
     return blocks
 
 
@@ -155,6 +162,7 @@ def _measure_energy(decoder: Decoder, layer: int, blocks: list[Block]) -> tuple[
     ffn, attention = (ChannelMoments(name, 1, layers, width, decoder.device) for name, width in widths)
     with observe_inputs(decoder, layers, ffn.add, attention.add):
         for block in blocks:
+            ffn.counted = attention.counted = block.counted
             block.run(decoder, layer)
             for part in (ffn, attention):
                 part.finish_batch(np.zeros(len(block.states), dtype=np.int64))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from gprune.models.devices import Pending, commit
-from gprune.records import StrongestPositions, Tokens
+from gprune.records import Array, StrongestPositions, Tokens
 
 # number of activations that are searched at a time on a CPU
 _SEARCH_SIZE = 2**20
@@ -30,6 +30,8 @@ class PeakTracker:
         self.values = torch.zeros(shape, device=device)
         self.positions = torch.zeros(shape, dtype=torch.int32, device=device)
         self.sequences = torch.full(shape, NO_SEQUENCE, dtype=torch.int32, device=device)
+        self.counted: Array | None = None
+        """(sequences, length) bool, True for the positions of the current batch that count; None if all count"""
         # each sequence's strongest value and its position, for the current batch
         self.peaks = torch.empty(layers, 0, channels, device=device)
         self.peak_at = torch.empty(layers, 0, channels, dtype=torch.int32, device=device)
@@ -37,6 +39,8 @@ class PeakTracker:
     def add(self, layer: int, inputs: torch.Tensor) -> None:
         """Find the peaks of a layer's (sequences, length, channels) inputs (any float type) of the current batch."""
         sequences, self.length, channels = inputs.shape
+        if self.counted is not None:
+            inputs = inputs * torch.tensor(self.counted).to(inputs.device).unsqueeze(-1)
         if self.peaks.shape[1] != sequences:
             self.peaks = self.peaks.new_empty(len(self.values), sequences, channels)
             self.peak_at = self.peak_at.new_empty(self.peaks.shape)

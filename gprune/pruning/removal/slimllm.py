@@ -48,9 +48,10 @@ def layer_cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Pro
             for block in blocks:
                 output = block.run(decoder, layer)
                 layer_input = block.states.to(output.device).float()
-                cosine_sum += float(torch.cosine_similarity(output.float(), layer_input, dim=-1).double().sum())
+                cosine = torch.cosine_similarity(output.float(), layer_input, dim=-1)
+                cosine_sum += float(block.counted_tokens(cosine).double().sum())
                 block.states = output.to(block.states.device)
-            layer_means.append(cosine_sum / tokens.ids.size)
+            layer_means.append(cosine_sum / tokens.counted_positions)
         return np.array(layer_means)
 
     cosines = batch_runner(batch, length, decoder, on_progress).attempt(run, samples)

@@ -106,11 +106,11 @@ def _measure_inputs(decoder: Decoder, output: OutputMap, blocks: Sequence[Block]
     for block in blocks:
         with record_call(gate) as below, record_call(output.dense, stop=True) as call, suppress(StopForward):
             block.run(decoder, output.layer)
-        x = call.x.flatten(0, -2)
+        x = block.counted_tokens(call.x)
         # no outputs: only the moments of the inputs are needed
         moments.add(x, x[:, :0])
         if output.name == "down_proj":
-            entering += below.x.flatten(0, -2).float().square().sum(dim=0, dtype=torch.float64)
+            entering += block.counted_tokens(below.x).float().square().sum(dim=0, dtype=torch.float64)
     require_finite_moments(moments, output, "the layers are pruned")
     return MapInputs(moments, entering)
 

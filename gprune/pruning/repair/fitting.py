@@ -142,7 +142,7 @@ class _LayerWalk:
             shift = dense_input.to(x.device).float() - pruned.states.to(x.device).float()
             shift /= self.decoder.residual_scale
             gap = dense_call.y.float() - y.float()
-            yield self._batch(output, inner.x, x, gap + shift if target == "residual_stream" else gap)
+            yield self._batch(output, index, inner.x, x, gap + shift if target == "residual_stream" else gap)
 
     def _apply_repaired_attention(self, output: OutputMap) -> None:
         """Replace the stored inputs of o_proj by its repaired output for every batch."""
@@ -162,19 +162,21 @@ class _LayerWalk:
                 gap = reference.to(states.device).float() - call.y.float()
             else:
                 gap = (dense.states.to(states.device).float() - states) / self.decoder.residual_scale
-            yield self._batch(output, call.x, call.x[..., output.index()], gap)
+            yield self._batch(output, index, call.x, call.x[..., output.index()], gap)
 
-    def _batch(self, output: OutputMap, full: torch.Tensor, x: torch.Tensor, gap: torch.Tensor) -> _Batch:
-        """Return a batch from all inputs of a map, the kept inputs x and the missing output `gap`.
+    def _batch(self, output: OutputMap, index: int, full: torch.Tensor, x: torch.Tensor, gap: torch.Tensor) -> _Batch:
+        """Return batch `index` from all inputs of a map, the kept inputs x and the missing output `gap`.
 
-        With the target own_inputs, the output of the removed columns replaces `gap`.
+        Only the positions that count are returned. With the target own_inputs, the output of the removed columns
+        replaces `gap`.
         """
+        full, x, gap = (self.dense[index].counted_tokens(values) for values in (full, x, gap))
         if self.settings.target == "own_inputs":
             removed_inputs = full[..., output.index(removed=True)].float()
             gap = nn.functional.linear(removed_inputs, output.columns(removed=True).float())
         damp_by_all_inputs = isinstance(self.settings, OwnRepair) and self.settings.whole
         mean_energy = full.float().square().sum(dtype=torch.float64) / full.shape[-1] if damp_by_all_inputs else 0.0
-        return x.flatten(0, -2), gap.flatten(0, -2), mean_energy
+        return x, gap, mean_energy
 
     def _advance(self, output: OutputMap) -> None:
         """Advance the pruned states by a layer; they equal the dense states below the first removed unit."""

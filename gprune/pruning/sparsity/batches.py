@@ -195,7 +195,7 @@ class Teacher:
             return False
         self.available, self.batch_of = maker >= 0, np.maximum(maker, 0)
         self.batches = np.split(members, np.cumsum(sizes)[:-1]) if len(sizes) else []
-        self.missed, self.texts = self.available.copy(), texts
+        self.missed, self.texts = self.available.copy(), np.where(texts < 0, ~texts, texts)
         return True
 
     def _recompute_missing(self, numbers: Array) -> None:

@@ -87,7 +87,7 @@ class Learner(ABC, Generic[M]):
         """
         self.family, self.settings, self._constraint = family, inputs.settings, constraint
         self._inputs, self._epochs, self._rate = inputs, epochs, rate
-        self._ids = np.concatenate([tokens.ids for tokens in inputs.texts]).astype(np.int64)
+        self._ids = np.concatenate([tokens.signed_ids for tokens in inputs.texts])
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ class LearningLoop(Generic[R]):
     epoch_steps: int
     """steps per epoch; a checkpoint is saved after each epoch"""
     ids: Array
-    """(sequences, tokens) int64 ids of all texts"""
+    """(sequences, tokens) `Tokens.signed_ids` of all texts"""
     restart: Callable[[], R]
     """returns the state before the first step"""
     step: Callable[[int, int, R], list[float]]

@@ -7,10 +7,12 @@ exist at once. The result is the gradient of each of the two losses with respect
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gprune.pruning.sparsity.activation_checkpointing import at_least_float32
+from gprune.records import Array
 
 # logits per chunk: few enough for the cache of a CPU core, but enough to use a GPU fully
 _CHUNK_LOGITS = {"cpu": 2**18, "cuda": 2**25}
@@ -35,12 +37,28 @@ class HeadLosses:
     """(sequences, tokens, hidden) gradient of the summed distillation; None without a teacher"""
 
 
+def read_signed_ids(signed: Array, device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Return the ids and weights of `Tokens.signed_ids` (..., tokens).
+
+    The weight of a position is that of the prediction of its next token: 0 if that does not count, else one divided by
+    the number of counted predictions of the sequence. The weights are None if every position counts.
+    """
+    counted = signed >= 0
+    if counted.all():
+        return torch.from_numpy(signed).to(device), None
+    predicted = np.zeros(signed.shape, np.float32)
+    predicted[..., :-1] = counted[..., 1:]
+    weights = predicted / predicted.sum(axis=-1, keepdims=True).clip(min=1)
+    return torch.from_numpy(np.where(counted, signed, ~signed)).to(device), torch.from_numpy(weights).to(device)
+
+
 def head_losses(
     head: Callable[[Tensor], Tensor],
     student: Tensor,
     teacher: Tensor | None,
     ids: Tensor,
     temperature: float,
+    weights: Tensor | None = None,
 ) -> HeadLosses:
     """Return both losses of a batch and their gradients with respect to the final hidden states.
 
@@ -50,6 +68,8 @@ def head_losses(
         teacher: (sequences, tokens, hidden) hidden states of the dense decoder; None for no distillation.
         ids: (sequences, tokens) int64 token ids.
         temperature: distillation temperature, > 0.
+        weights: (sequences, tokens) weights of `read_signed_ids`. The weighted losses and gradients have the scale of
+            those without weights, where each sequence has tokens - 1 predictions and tokens distributions.
     """
     labels = torch.cat([ids[:, 1:], torch.full_like(ids[:, :1], -1)], dim=1).flatten()
     flat = student.detach().flatten(0, 1)
@@ -65,6 +85,11 @@ def head_losses(
         for index, (loss, gradient) in enumerate(pairs):
             losses[index, part] = loss
             gradients[index][part] = gradient
+    if weights is not None:
+        for index, predictions in enumerate((ids.shape[1] - 1, ids.shape[1])[: len(gradients)]):
+            factors = weights.flatten() * predictions
+            losses[index] *= factors
+            gradients[index] *= factors.unsqueeze(1).to(gradients[index].dtype)
     shaped = [gradient.view_as(student) for gradient in gradients]
     return HeadLosses(
         cross_entropy=losses[0].view_as(ids),

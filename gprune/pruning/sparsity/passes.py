@@ -18,7 +18,7 @@ from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import Teacher
 from gprune.pruning.sparsity.mask_hooks import MaskHooks
 from gprune.pruning.sparsity.masks import UnitMasks
-from gprune.pruning.sparsity.objective import head_losses
+from gprune.pruning.sparsity.objective import head_losses, read_signed_ids
 from gprune.records import Array
 from gprune.study import SparsitySettings
 from gprune.system.errors import MethodError
@@ -85,7 +85,7 @@ class Passes:
             family: computes masks from the learned values.
             hooks: apply the masks to the model.
             teacher: the dense model's hidden states.
-            ids: (sequences, tokens) int64 ids of both texts.
+            ids: (sequences, tokens) `Tokens.signed_ids` of both texts.
             settings: batch, distillation weight and temperature are used.
             on_progress: called with a notice when memory runs out.
         """
@@ -114,17 +114,21 @@ class Passes:
         Raises:
             MethodError: not even one sequence fits in memory.
         """
-        ids = torch.from_numpy(self._ids[numbers]).to(self._decoder.device)
+        ids, weights = read_signed_ids(self._ids[numbers], self._decoder.device)
         distils = self._settings.distillation_weight > 0
         target = self._teacher_states(numbers, ids, (step, steps)) if distils else None
-        return self.sequences.attempt(lambda size: self._sums(learned, ids, target, size), numbers.size, step, steps)
+        return self.sequences.attempt(
+            lambda size: self._sums(learned, ids, weights, target, size), numbers.size, step, steps
+        )
 
     def _teacher_states(self, numbers: Array, ids: Tensor, progress: tuple[int, int]) -> Tensor:
         """Return (subsets, sequences, tokens, hidden) final states of the dense model."""
         states = self._teacher.states(self.sequences, numbers.ravel(), ids.flatten(0, 1), progress)
         return states.unflatten(0, numbers.shape)
 
-    def _sums(self, learned: Tensor, ids: Tensor, target: Tensor | None, size: int) -> BatchSums:
+    def _sums(
+        self, learned: Tensor, ids: Tensor, weights: Tensor | None, target: Tensor | None, size: int
+    ) -> BatchSums:
         """Return the sums over the (subsets, sequences, tokens) ids, run `size` sequences at a time.
 
         `target` has the teacher's hidden states; None for no distillation.
@@ -132,8 +136,8 @@ class Passes:
         sums = BatchSums.empty(ids, len(self._family.share), target is not None)
         with self._decoder.restore_counts_on_error():
             for portion in portions(ids.shape[1], size):
-                states = None if target is None else target[portion].flatten(0, 1)
-                self._accumulate_portion(sums, portion, learned, ids[portion], states)
+                parts = (None if values is None else values[portion].flatten(0, 1) for values in (weights, target))
+                self._accumulate_portion(sums, portion, learned, ids[portion], *parts)
         return sums
 
     def _accumulate_portion(
@@ -142,6 +146,7 @@ class Passes:
         portion: tuple[slice, slice],
         learned: Tensor,
         ids: Tensor,
+        weights: Tensor | None,
         target: Tensor | None,
     ) -> None:
         """Run a portion, (subsets, sequences, tokens) of the batch, and add its losses and gradients to `sums`."""
@@ -149,7 +154,7 @@ class Passes:
         self._hooks.open(self._family, learned, len(ids))
         try:
             student = self._decoder.hidden_states(flat)
-            losses = head_losses(self._decoder.logits, student, target, flat, temperature)
+            losses = head_losses(self._decoder.logits, student, target, flat, temperature, weights)
             sums.cross_entropy[portion] = losses.cross_entropy.view(ids.shape)
             sums.distillation[portion] = losses.distillation.view(ids.shape)
             distillation, cross_entropy = losses.distillation_gradient, losses.cross_entropy_gradient

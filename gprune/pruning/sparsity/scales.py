@@ -22,7 +22,7 @@ from gprune.pruning.sparsity.gate_masks import GateMasks, starting_gates
 from gprune.pruning.sparsity.mask_hooks import MaskHooks, hook_decoder
 from gprune.pruning.sparsity.masks import split_units
 from gprune.pruning.sparsity.rounding import require_reachable
-from gprune.pruning.sparsity.tuning import COLUMNS, Tuner, common_ids
+from gprune.pruning.sparsity.tuning import COLUMNS, Tuner
 from gprune.records import Array, GateLearning, LearnedScales, PruningMasks, Tokens, UnitScores
 from gprune.store.resumption import Resumption
 from gprune.study import GateSettings, ScaleSettings, SparsitySettings
@@ -208,8 +208,8 @@ def learn_scaled_gates(
 
 
 def _draw_sequences(texts: Sequence[Tokens], samples: int, seed: int) -> tuple[Array, list[Array]]:
-    """Return the ids of at most `samples` random sequences of each text, and the indices of each text's sequences."""
+    """Return signed ids of up to `samples` random sequences of each text, and the indices of the sequences of each."""
     generator = np.random.default_rng(seed)
-    samples_by_text = [replace(text, ids=text.ids[generator.permutation(len(text.ids))[:samples]]) for text in texts]
-    ends = np.cumsum([len(text.ids) for text in samples_by_text])
-    return common_ids(samples_by_text), np.split(np.arange(ends[-1]), ends[:-1])
+    ids_by_text = [text.signed_ids[generator.permutation(len(text.ids))[:samples]] for text in texts]
+    ends = np.cumsum([len(ids) for ids in ids_by_text])
+    return np.concatenate(ids_by_text), np.split(np.arange(ends[-1]), ends[:-1])

@@ -21,7 +21,7 @@ from gprune.models.devices import AdaptiveBatches
 from gprune.pruning.sparsity.batches import Sampler, Teacher
 from gprune.pruning.sparsity.checkpoint import TrainingState, record_notices
 from gprune.pruning.sparsity.learning_loop import LearningLoop
-from gprune.pruning.sparsity.objective import head_losses
+from gprune.pruning.sparsity.objective import head_losses, read_signed_ids
 from gprune.records import Array, Tokens
 from gprune.store.resumption import Resumption
 from gprune.study import RecoverySettings, ScaleSettings
@@ -53,8 +53,8 @@ class Tunable(Protocol):
 
 
 def common_ids(texts: Sequence[Tokens]) -> Array:
-    """Return the (sequences, tokens) int64 ids of all texts, which have the same sequence length."""
-    return np.concatenate([tokens.ids for tokens in texts]).astype(np.int64)
+    """Return the (sequences, tokens) `Tokens.signed_ids` of all texts, which have the same sequence length."""
+    return np.concatenate([tokens.signed_ids for tokens in texts])
 
 
 class TuningBatches:
@@ -87,29 +87,30 @@ class TuningBatches:
             step: finished steps, for the progress report.
             steps: total steps.
         """
-        ids = torch.from_numpy(self._ids[numbers]).to(self._student.device)
+        ids, weights = read_signed_ids(self._ids[numbers], self._student.device)
         distils = self._settings.distillation_weight > 0
         target = self._teacher.states(self.sequences, numbers, ids, (step, steps)) if distils else None
-        sums = self.sequences.attempt(lambda size: self._sum_losses(ids, target, size), len(ids), step, steps)
+        sums = self.sequences.attempt(lambda size: self._sum_losses(ids, target, weights, size), len(ids), step, steps)
         # the backward pass used sums, which are in the range of float16; convert to the mean here
         self._tuned.gradient.div_(ids.numel())
         return sums / sums.new_tensor([ids.numel(), len(ids) * (ids.shape[1] - 1)])
 
-    def _sum_losses(self, ids: Tensor, target: Tensor | None, size: int) -> Tensor:
+    def _sum_losses(self, ids: Tensor, target: Tensor | None, weights: Tensor | None, size: int) -> Tensor:
         """Return (2,) summed losses, run `size` sequences at a time; the gradient is summed as well."""
         self._tuned.gradient.zero_()
         sums = torch.zeros(2, device=ids.device)
         with self._teacher.decoder.restore_counts_on_error():
             for part in (slice(start, start + size) for start in range(0, len(ids), size)):
                 with self._tuned.applied():
-                    sums += self._backward(ids[part], None if target is None else target[part])
+                    parts = (None if values is None else values[part] for values in (target, weights))
+                    sums += self._backward(ids[part], *parts)
         return sums
 
-    def _backward(self, ids: Tensor, target: Tensor | None) -> Tensor:
+    def _backward(self, ids: Tensor, target: Tensor | None, weights: Tensor | None) -> Tensor:
         settings, length = self._settings, ids.shape[1]
         student, dense = self._student, self._teacher.decoder
         states = student.hidden_states(ids)
-        losses = head_losses(student.logits, states, target, ids, settings.distillation_temperature)
+        losses = head_losses(student.logits, states, target, ids, settings.distillation_temperature, weights)
         # `run` divides by all tokens, but the last token of a sequence has no prediction and so no cross-entropy
         slope = losses.cross_entropy_gradient * (settings.cross_entropy_weight * length / (length - 1))
         if losses.distillation_gradient is not None:
@@ -148,7 +149,7 @@ class Tuner:
             decoder: the dense decoder, which is the teacher; its weights are not changed.
             student: the model that uses the numbers; its weights are not changed.
             tuned: the trainable numbers.
-            ids: (sequences, tokens) int64 ids of all texts.
+            ids: (sequences, tokens) `Tokens.signed_ids` of all texts.
             sets: (sequences,) int64 indices of sequences; a step takes the same number of sequences from each set.
             settings: steps, batch, learning rate and losses; if memory runs out, a batch is split into portions.
             seed: seed of the numbers and of the order of the sequences.

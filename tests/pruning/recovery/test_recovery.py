@@ -154,11 +154,11 @@ def test_portions_change_the_rounding_alone(monkeypatch):
     expected = Case(steps=3).run()
     sizes, true = [], tuning.TuningBatches._backward
 
-    def back(self, ids, target):
+    def back(self, ids, target, weights):
         sizes.append(len(ids))
         if len(ids) > 2:
             raise torch.OutOfMemoryError("allocate 1 GiB")
-        return true(self, ids, target)
+        return true(self, ids, target, weights)
 
     monkeypatch.setattr(tuning.TuningBatches, "_backward", back)
     case = Case(steps=3)
