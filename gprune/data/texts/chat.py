@@ -127,6 +127,13 @@ def read_messages(document: str) -> list[Message]:
     return messages
 
 
+def count_characters(document: str) -> int:
+    """Return the number of characters of a document, of a conversation those of its contents."""
+    if not is_conversation(document):
+        return len(document)
+    return sum(len(message["content"]) for message in read_messages(document))
+
+
 def encode_conversation(document: str, tokenizer: Any, rendering: Rendering, text: str) -> RenderedChat:
     """Render a conversation with the chat template of a tokenizer and tokenize it.
 

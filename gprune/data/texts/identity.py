@@ -115,7 +115,7 @@ def _describe_size(source: Source) -> list[str]:
 @lru_cache(maxsize=_CACHED)
 def _count_characters(source: Source, states: tuple[tuple[int, int], ...]) -> tuple[int, int]:
     """Return the number of documents and characters; with the sizes and times in `states`, a changed file is reread."""
-    lengths = [len(document) for document in read_documents(source)]
+    lengths = [chat.count_characters(document) for document in read_documents(source)]
     return len(lengths), sum(lengths)
 
 

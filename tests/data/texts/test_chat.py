@@ -138,6 +138,9 @@ def test_other_forms_of_rows_are_the_same_conversation(tokenizer, tmp_path):
     first = streams["messages"]
     assert tokenizer.decode(first).count("<|im_start|>assistant\nfour<|im_end|>") == 2
     assert all((ids == first).all() for ids in streams.values())
+    # roles and templates are no characters of the text
+    described = texts.describe(write(tmp_path, forms["instruction"], name="one.jsonl"))
+    assert f"1 documents, {len('Add:') + 2 + len('2 + 2') + len('four')} characters" in described
     # named fields are plain text
     plain = texts.stream(write(tmp_path, forms["instruction"], name="plain.jsonl") + "#fields=output", tokenizer)
     assert tokenizer.decode(plain, skip_special_tokens=True).strip() == "four"
