@@ -476,15 +476,16 @@ def link(place: str, label: str, icon: str | None = None, run: str = "", **look:
     st.page_link(PAGE_OF[place].file, label=label, icon=icon, query_params=query or None, **look)
 
 
-def open_page(place: str) -> None:
-    """Open a place, as a link does."""
-    st.switch_page(PAGE_OF[place].file, query_params=link_query(place))
+def open_page(place: str, query: Mapping[str, list[str]] | None = None) -> None:
+    """Open a place, as a link does, with further values of the query."""
+    st.switch_page(PAGE_OF[place].file, query_params=link_query(place) | dict(query or {}))
 
 
 def compare_runs(names: Iterable[str]) -> None:
     """Open the page Compare with runs side by side."""
-    set_value(COMPARED, list(dict.fromkeys(names)))
-    open_page("compare")
+    runs = list(dict.fromkeys(names))
+    set_value(COMPARED, runs)
+    open_page("compare", {COMPARED: runs})
 
 
 def to_launch(study: Study, source: str) -> None:

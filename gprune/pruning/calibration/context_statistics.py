@@ -192,7 +192,7 @@ class _Pass:
                 stack.callback(hook.remove)
             yield
 
-    def run(self, ids: torch.Tensor, shard: Array, counted: Array | None) -> None:
+    def run(self, ids: torch.Tensor, shard: Array, counted: Array | None = None) -> None:
         """Run a batch of (sequences, length) ids forward and, if requested, backward.
 
         `counted` is (sequences, length) bool, True for the positions that count; None if all count.
