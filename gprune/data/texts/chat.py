@@ -123,7 +123,7 @@ def is_conversation(document: str) -> bool:
 
 def read_messages(document: str) -> list[Message]:
     """Return the messages of a conversation."""
-    messages: list[Message] = json.loads(document.removeprefix(_SEPARATOR))
+    messages: list[Message] = safe_parsing.json_value(document.removeprefix(_SEPARATOR), "a conversation")
     return messages
 
 
