@@ -46,7 +46,10 @@ def result_bytes(store: Store, kind: str, key: str, lengths: dict[str, int]) -> 
         return current, current
     resized = current
     for name, axes in axes_of(record).items():
-        array = np.load(folder / f"{name}.npy", mmap_mode="r")
+        path = folder / f"{name}.npy"
+        if axes.optional and not path.exists():
+            continue
+        array = np.load(path, mmap_mode="r")
         shape, dtype = array.shape, array.dtype
         new_shape = [lengths.get(axis, length) for axis, length in zip(axes.names, shape, strict=True)]
         resized += (math.prod(new_shape) - math.prod(shape)) * dtype.itemsize

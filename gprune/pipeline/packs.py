@@ -287,8 +287,9 @@ def _extract_result(archive: zipfile.ZipFile, staged: Store, kind: str, key: str
     """Extract a result to the temporary store and read it, which checks its SHA-256."""
     folder, record_type = staged.folder(kind, key), KINDS[kind].record
     make_folder(folder)
+    present = set(archive.namelist())
     for name in sorted(_file_names(kind)):
-        if (member := f"results/{kind}/{key}/{name}") in archive.namelist():
+        if (member := f"results/{kind}/{key}/{name}") in present:
             archives.extract_file(archive, member, folder / name)
     try:
         staged.get(kind, key, record_type or object)

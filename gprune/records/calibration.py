@@ -10,6 +10,11 @@ import numpy as np
 from gprune.records.base import MOST_SEQUENCES, Array, Record, booleans, integers, real, require_range
 
 
+def unsigned_ids(signed: Array) -> Array:
+    """Return the ids of `Tokens.signed_ids`."""
+    return np.where(signed < 0, ~signed, signed)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Tokens(Record):
     """A calibration set: token-disjoint sequences of equal length (section 4, 2048 x 128 in the paper)."""

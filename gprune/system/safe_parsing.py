@@ -58,6 +58,15 @@ def has_no_surrogate(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def replace_surrogates(string: str) -> str:
+    """Replace unpaired surrogates, which JSON may contain and tokenizers reject."""
+    try:
+        string.encode("utf-8")
+    except UnicodeEncodeError:
+        return string.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return string
+
+
 @contextmanager
 def reraise_as(kind: type[GpruneError]) -> Iterator[None]:
     """Turn an UnreadableError raised inside the context into an error of class `kind`."""

@@ -19,8 +19,8 @@ from gprune.pruning.removal.osscar import osscar_decision
 from gprune.pruning.removal.slimllm import layer_cosines
 from gprune.pruning.removal.walk import remove_layerwise
 from gprune.pruning.repair.fitting import fit
+from gprune.pruning.sparsity.batches import common_ids
 from gprune.pruning.sparsity.objective import head_losses, read_signed_ids
-from gprune.pruning.sparsity.tuning import common_ids
 from gprune.records import PruningMasks, Tokens
 from gprune.study import CalibrationSettings, ContextSettings, EvaluationSettings
 from gprune.study.settings import BaselineSettings, OwnRepair, RepairSettings

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -122,9 +123,9 @@ def is_conversation(document: str) -> bool:
 
 
 def read_messages(document: str) -> list[Message]:
-    """Return the messages of a conversation."""
+    """Return the messages of a conversation, without surrogates, which tokenizers reject."""
     messages: list[Message] = safe_parsing.json_value(document.removeprefix(_SEPARATOR), "a conversation")
-    return messages
+    return [{key: safe_parsing.replace_surrogates(value) for key, value in message.items()} for message in messages]
 
 
 def count_characters(document: str) -> int:
@@ -134,45 +135,74 @@ def count_characters(document: str) -> int:
     return sum(len(message["content"]) for message in read_messages(document))
 
 
-def encode_conversation(document: str, tokenizer: Any, rendering: Rendering, text: str) -> RenderedChat:
-    """Render a conversation with the chat template of a tokenizer and tokenize it.
+class ChatEncoder:
+    """Render the conversations of a text with a chat template of the tokenizer, and tokenize them."""
 
-    Raises CorpusError, with the name of the `text`, if the tokenizer lacks the template or its switch for thinking, or
-    the template refuses the conversation.
-    """
-    messages, template = read_messages(document), find_template(tokenizer, rendering, text)
-    switches = {} if rendering.thinking is None else dict.fromkeys(_SWITCHES, rendering.thinking)
+    def __init__(self, tokenizer: Any, rendering: Rendering, text: str) -> None:
+        """Find the template; `text` is the name of the text.
 
-    def render(turns: Sequence[Message], **options: Any) -> Any:
+        Raises CorpusError if the tokenizer lacks the template, or the template its switch for thinking.
+        """
+        self._tokenizer, self._text = tokenizer, text
+        self._template = _find_template(tokenizer, rendering, text)
+        self._switches = {} if rendering.thinking is None else dict.fromkeys(_SWITCHES, rendering.thinking)
+
+    def encode(self, document: str) -> Array:
+        """Return the (tokens,) int32 ids of a conversation. Raises CorpusError if the template refuses it."""
+        return np.asarray(self._tokenize(self._render(read_messages(document)))["input_ids"], np.int32)
+
+    def encode_with_roles(self, document: str) -> RenderedChat:
+        """Return the ids of a conversation, and which are content or the assistant's; for errors see `encode`."""
+        messages = read_messages(document)
+        rendered = self._render(messages)
+        encoded = self._tokenize(rendered, return_offsets_mapping=True)
+        ids, offsets = np.asarray(encoded["input_ids"], np.int32), np.asarray(encoded["offset_mapping"]).reshape(-1, 2)
+        is_content, is_assistant = (np.zeros(len(ids), bool) for _ in range(2))
+        is_special = np.isin(ids, self._special_ids)
+        for number, message in enumerate(messages):
+            start, end = self._content_span(messages, number, rendered)
+            is_inside = (offsets[:, 0] < end) & (offsets[:, 1] > start)
+            is_content |= is_inside
+            if message["role"] == "assistant":
+                # the model has to generate the end of its turn as well
+                stop = int(np.searchsorted(offsets[:, 0], end))
+                is_assistant |= is_inside
+                is_assistant[stop : stop + 1] |= is_special[stop : stop + 1]
+        if _GENERATION.search(self._template):
+            marks = self._render(messages, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+            is_assistant = np.asarray(marks["assistant_masks"], bool)
+        return RenderedChat(ids, is_content, is_assistant)
+
+    @cached_property
+    def _special_ids(self) -> list[int]:
+        added = self._tokenizer.added_tokens_decoder.items()
+        return [*self._tokenizer.all_special_ids, *(number for number, token in added if token.special)]
+
+    def _render(self, messages: Sequence[Message], tokenize: bool = False, **options: Any) -> Any:
+        options |= {"chat_template": self._template, "tokenize": tokenize} | self._switches
         try:
-            return tokenizer.apply_chat_template(list(turns), chat_template=template, **switches, **options)
+            return self._tokenizer.apply_chat_template(list(messages), **options)
         except Exception as error:  # templates raise errors of Jinja and of their own
             reason = safe_parsing.sentence(error, 200) or type(error).__name__
-            raise CorpusError(f"the chat template refuses a conversation of {text!r}: {reason}") from error
+            raise CorpusError(f"the chat template refuses a conversation of {self._text!r}: {reason}") from error
 
-    rendered = render(messages, tokenize=False)
-    encoded = tokenizer(rendered, add_special_tokens=False, return_offsets_mapping=True)
-    ids, offsets = np.asarray(encoded["input_ids"], np.int32), np.asarray(encoded["offset_mapping"]).reshape(-1, 2)
-    spans = [_content_span(messages, number, rendered, render) for number in range(len(messages))]
-    is_content, is_assistant = (np.zeros(len(ids), bool) for _ in range(2))
-    added = tokenizer.added_tokens_decoder.items()
-    special = np.isin(ids, [*tokenizer.all_special_ids, *(number for number, token in added if token.special)])
-    for message, (start, end) in zip(messages, spans, strict=True):
-        inside = (offsets[:, 0] < end) & (offsets[:, 1] > start)
-        is_content |= inside
-        if message["role"] == "assistant":
-            # the model has to generate the end of its turn as well
-            stop = int(np.searchsorted(offsets[:, 0], end))
-            is_assistant |= inside
-            is_assistant[stop : stop + 1] |= special[stop : stop + 1]
-    if _GENERATION.search(template):
-        marks = render(messages, return_dict=True, return_assistant_tokens_mask=True)["assistant_masks"]
-        is_assistant = np.asarray(marks, bool)
-    return RenderedChat(ids, is_content, is_assistant)
+    def _tokenize(self, rendered: str, **options: Any) -> Any:
+        return self._tokenizer(rendered, add_special_tokens=False, verbose=False, **options)
+
+    def _content_span(self, messages: Sequence[Message], number: int, rendered: str) -> tuple[int, int]:
+        """Return start and end, in characters, of what the content of a message adds to a rendered conversation."""
+        changed = [*messages[:number], {**messages[number], "content": _SENTINEL}, *messages[number + 1 :]]
+        other = self._render(changed)
+        place = other.find(_SENTINEL)
+        if place < 0:
+            return 0, 0
+        start = _common_length(rendered[:place], other[:place])
+        tail = _common_length(rendered[start:][::-1], other[place + len(_SENTINEL) :][::-1])
+        return start, len(rendered) - tail
 
 
-def find_template(tokenizer: Any, rendering: Rendering, text: str) -> str:
-    """Return the source of the chat template for the conversations of a text; see `encode_conversation` for errors."""
+def _find_template(tokenizer: Any, rendering: Rendering, text: str) -> str:
+    """Return the source of the chat template for the conversations of a text; for errors see `ChatEncoder`."""
     templates = getattr(tokenizer, "chat_template", None)
     if not templates:
         raise CorpusError(
@@ -188,18 +218,6 @@ def find_template(tokenizer: Any, rendering: Rendering, text: str) -> str:
     if rendering.thinking is not None and not any(switch in template for switch in _SWITCHES):
         raise CorpusError(f"the chat template has no switch for thinking: remove thinking= from {text!r}")
     return template
-
-
-def _content_span(messages: Sequence[Message], number: int, rendered: str, render: Any) -> tuple[int, int]:
-    """Return start and end, in characters, of the part of a rendered conversation that a message's content causes."""
-    changed = [*messages[:number], {**messages[number], "content": _SENTINEL}, *messages[number + 1 :]]
-    other = render(changed, tokenize=False)
-    place = other.find(_SENTINEL)
-    if place < 0:
-        return 0, 0
-    start = _common_length(rendered[:place], other[:place])
-    tail = _common_length(rendered[start:][::-1], other[place + len(_SENTINEL) :][::-1])
-    return start, len(rendered) - tail
 
 
 def _common_length(first: str, second: str) -> int:

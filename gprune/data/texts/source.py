@@ -55,11 +55,6 @@ class Source:
     rows: HubRows | None = field(default=None, compare=False)
     """documents of a hub text, or None if they are not in the cache"""
 
-    @property
-    def is_of_records(self) -> bool:
-        """Return True if the documents are records, which can be conversations."""
-        return self.kind in ("hub", "folder", "records")
-
 
 def resolve(
     text: str, role: Role, download: bool = False, tokens: int | None = None, cache: Path | None = None

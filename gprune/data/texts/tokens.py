@@ -11,6 +11,8 @@ replacement, and skips documents shorter than a sequence (section 4, baselines).
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from gprune.data.texts.source import BLANK_LINE, Source, read_documents, resolve
 from gprune.records import Array, Tokens
 from gprune.store import Store
 from gprune.system.errors import CorpusError, SettingsError
-from gprune.system.safe_parsing import quote
+from gprune.system.safe_parsing import quote, replace_surrogates
 
 # amount of a hub text that is read per window, in lengths of a window; in BookCorpus about 1 document in 100 is long
 # enough
@@ -91,22 +93,25 @@ def draw(
     # a held-out set must be drawn from as many tokens as the calibration set that it must not overlap
     count = tokens_for_calibration(after or samples, length)
     source = resolve(text, "calibration", download=True, tokens=count, cache=cache)
-    if source.is_of_records and chat.is_conversation(next(read_documents(source), "")):
-        return _draw_conversations(source, tokenizer, samples, length, seed, after)
+    documents = read_documents(source)
+    first = next(documents, "")
+    documents = chain([first], documents)
+    if chat.is_conversation(first):
+        return _draw_conversations(source.name, documents, tokenizer, samples, length, seed, after)
     limit = count if source.kind == "hub" and not source.joined else None
-    return choose(text, _token_stream(source, tokenizer, limit), samples, length, seed, after)
+    return choose(text, _token_stream(source, documents, tokenizer, limit), samples, length, seed, after)
 
 
-def _draw_conversations(source: Source, tokenizer: Any, samples: int, length: int, seed: int, after: int) -> Tokens:
+def _draw_conversations(
+    name: TextName, documents: Iterable[str], tokenizer: Any, samples: int, length: int, seed: int, after: int
+) -> Tokens:
     """Draw a calibration set of whole conversations, packed or one per sequence; see `draw`.
 
     Sequences are padded on the right. A conversation that is longer than a sequence is left out.
     """
-    text, rendering = source.name.text, chat.Rendering.of(source.name)
+    text, rendering = name.text, chat.Rendering.of(name)
     _require_tokenizer_files(tokenizer, text)
-    conversations = [
-        chat.encode_conversation(document, tokenizer, rendering, text) for document in read_documents(source)
-    ]
+    conversations = list(map(chat.ChatEncoder(tokenizer, rendering, text).encode_with_roles, documents))
     fitting = [conversation for conversation in conversations if len(conversation.ids) <= length]
     packs = _pack(fitting, length, rendering.single)
     if len(packs) < after + samples:
@@ -126,14 +131,8 @@ def _draw_conversations(source: Source, tokenizer: Any, samples: int, length: in
         content[row, :width] = np.concatenate([conversation.is_content for conversation in pack])
         answers = np.concatenate([conversation.is_assistant for conversation in pack])
         counted[row, :width] = answers if rendering.assistant_only else True
-    return Tokens(
-        text=text,
-        fingerprint=token_fingerprint(np.where(counted, ids, -1 - ids)),
-        ids=ids,
-        available=len(packs),
-        counted=None if counted.all() else counted,
-        content=content,
-    )
+    tokens = Tokens(text, "", ids, len(packs), None if counted.all() else counted, content)
+    return replace(tokens, fingerprint=token_fingerprint(tokens.signed_ids))
 
 
 def _pack(conversations: Sequence[chat.RenderedChat], length: int, single: bool) -> list[list[chat.RenderedChat]]:
@@ -178,7 +177,7 @@ def stream(text: str, tokenizer: Any, cache: Path | None = None, limit: int | No
     SettingsError if the name is not valid, CorpusError if the text cannot be read or is empty.
     """
     source = resolve(text, "evaluation", download=True, tokens=limit, cache=cache)
-    return _token_stream(source, tokenizer, limit)
+    return _token_stream(source, read_documents(source), tokenizer, limit)
 
 
 def require_embedded(ids: Array, text: str, embeddings: int, tokenizer: Any = None) -> None:
@@ -208,12 +207,12 @@ def token_fingerprint(ids: Array) -> str:
     return digest.hexdigest()
 
 
-def _token_stream(source: Source, tokenizer: Any, limit: int | None) -> Array:
-    """Return the (tokens,) ids of a text, or the first `limit` ids without reading further."""
+def _token_stream(source: Source, documents: Iterable[str], tokenizer: Any, limit: int | None) -> Array:
+    """Return the (tokens,) ids of a text's documents, or the first `limit` ids without reading further."""
     _require_tokenizer_files(tokenizer, source.name.text)
     pieces: list[Array] = []
     count = 0
-    for batch in _batches(_nonblank_strings(source)):
+    for batch in _batches(_nonblank_strings(documents, source.joined)):
         pieces.append(_encode_documents(batch, tokenizer, source.name))
         count += len(pieces[-1])
         if limit is not None and count >= limit:
@@ -235,14 +234,13 @@ def _encode_documents(documents: list[str], tokenizer: Any, name: TextName) -> A
     """Return the concatenated (tokens,) ids of documents, which are strings or conversations."""
     if not chat.is_conversation(documents[0]):
         return encode(documents, tokenizer)
-    rendering = chat.Rendering.of(name)
-    rendered = (chat.encode_conversation(document, tokenizer, rendering, name.text) for document in documents)
-    return np.concatenate([conversation.ids for conversation in rendered])
+    encoder = chat.ChatEncoder(tokenizer, chat.Rendering.of(name), name.text)
+    return np.concatenate([encoder.encode(document) for document in documents])
 
 
-def _nonblank_strings(source: Source) -> Iterator[str]:
+def _nonblank_strings(documents: Iterable[str], joined: bool) -> Iterator[str]:
     """Return the strings of a text that are tokenized separately, without those of white space only."""
-    strings = [BLANK_LINE.join(read_documents(source))] if source.joined else read_documents(source)
+    strings = [BLANK_LINE.join(documents)] if joined else documents
     return (string for string in strings if string.strip())
 
 
@@ -262,7 +260,7 @@ def _batches(strings: Iterator[str]) -> Iterator[list[str]]:
 def encode(batch: list[str], tokenizer: Any) -> Array:
     """Return the concatenated (tokens,) int32 ids of strings with the tokenizer's default special tokens."""
     encoded = tokenizer(
-        [_without_surrogates(string) for string in batch],
+        [replace_surrogates(string) for string in batch],
         padding=False,
         truncation=False,
         return_attention_mask=False,
@@ -270,15 +268,6 @@ def encode(batch: list[str], tokenizer: Any) -> Array:
         verbose=False,
     )["input_ids"]
     return np.concatenate([np.asarray(ids, dtype=np.int32) for ids in encoded])
-
-
-def _without_surrogates(string: str) -> str:
-    """Replace unpaired surrogates, which JSON may contain and tokenizers reject."""
-    try:
-        string.encode("utf-8")
-    except UnicodeEncodeError:
-        return string.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return string
 
 
 GIVEN = "given documents"

@@ -68,14 +68,14 @@ def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[records.Candid
         try:
             live = work.live_model(identity.name, PrunedModel(masks, repairs, inputs))
             for role, tokens in zip(text_roles, texts, strict=True):
-                counted = {"counted": tokens.counted}
+                ids, counted = tokens.ids, tokens.counted
                 if role == FRESH:
                     measures.append(choosing.DIVERGENCE)
                     dense = work.decoder.model
-                    nats.append(window_divergences(dense, live, tokens.ids, settings.batch, work.progress, **counted))
+                    nats.append(window_divergences(dense, live, ids, settings.batch, work.progress, counted))
                 else:
                     measures.append(LETTERS[role])
-                    nats.append(window_losses(live, tokens.ids, tokens.text, settings, work.progress, **counted))
+                    nats.append(window_losses(live, ids, tokens.text, settings, work.progress, counted=counted))
         except NumericsError as error:
             raise MethodError(str(error)) from error
         return records.CandidateFigures(tuple(measures), np.stack(nats))

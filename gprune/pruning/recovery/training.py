@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from gprune.models.decoder import Decoder
 from gprune.models.families import Layout
 from gprune.models.low_rank import factor_pairs, linear_maps
-from gprune.pruning.sparsity.tuning import COLUMNS, Tuner, common_ids
+from gprune.pruning.sparsity.batches import common_ids
+from gprune.pruning.sparsity.tuning import COLUMNS, Tuner
 from gprune.records import RecoveredWeights, Tokens
 from gprune.store.resumption import Resumption
 from gprune.study import RecoverySettings

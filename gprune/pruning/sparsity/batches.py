@@ -18,7 +18,13 @@ from gprune.models.decoder import Decoder
 from gprune.models.devices import AdaptiveBatches, out_of_memory
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.records import Array, Tokens
+from gprune.records.calibration import unsigned_ids
 from gprune.system import machine
+
+
+def common_ids(texts: Sequence[Tokens]) -> Array:
+    """Return the (sequences, tokens) `Tokens.signed_ids` of all texts, which have the same sequence length."""
+    return np.concatenate([tokens.signed_ids for tokens in texts])
 
 
 class Sampler:
@@ -195,7 +201,7 @@ class Teacher:
             return False
         self.available, self.batch_of = maker >= 0, np.maximum(maker, 0)
         self.batches = np.split(members, np.cumsum(sizes)[:-1]) if len(sizes) else []
-        self.missed, self.texts = self.available.copy(), np.where(texts < 0, ~texts, texts)
+        self.missed, self.texts = self.available.copy(), unsigned_ids(texts)
         return True
 
     def _recompute_missing(self, numbers: Array) -> None:

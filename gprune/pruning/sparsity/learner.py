@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gprune.models.decoder import Decoder
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
-from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
+from gprune.pruning.sparsity.batches import SubsetSampler, Teacher, common_ids
 from gprune.pruning.sparsity.checkpoint import TrainingState, record_notices
 from gprune.pruning.sparsity.learning_loop import LearningLoop
 from gprune.pruning.sparsity.mask_hooks import MaskHooks, hook_decoder
@@ -87,7 +86,7 @@ class Learner(ABC, Generic[M]):
         """
         self.family, self.settings, self._constraint = family, inputs.settings, constraint
         self._inputs, self._epochs, self._rate = inputs, epochs, rate
-        self._ids = np.concatenate([tokens.signed_ids for tokens in inputs.texts])
+        self._ids = common_ids(inputs.texts)
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gprune.pruning.sparsity.activation_checkpointing import at_least_float32
 from gprune.records import Array
+from gprune.records.calibration import unsigned_ids
 
 # logits per chunk: few enough for the cache of a CPU core, but enough to use a GPU fully
 _CHUNK_LOGITS = {"cpu": 2**18, "cuda": 2**25}
@@ -49,7 +50,7 @@ def read_signed_ids(signed: Array, device: torch.device) -> tuple[Tensor, Tensor
     predicted = np.zeros(signed.shape, np.float32)
     predicted[..., :-1] = counted[..., 1:]
     weights = predicted / predicted.sum(axis=-1, keepdims=True).clip(min=1)
-    return torch.from_numpy(np.where(counted, signed, ~signed)).to(device), torch.from_numpy(weights).to(device)
+    return torch.from_numpy(unsigned_ids(signed)).to(device), torch.from_numpy(weights).to(device)
 
 
 def head_losses(

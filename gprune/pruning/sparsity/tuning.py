@@ -22,7 +22,7 @@ from gprune.pruning.sparsity.batches import Sampler, Teacher
 from gprune.pruning.sparsity.checkpoint import TrainingState, record_notices
 from gprune.pruning.sparsity.learning_loop import LearningLoop
 from gprune.pruning.sparsity.objective import head_losses, read_signed_ids
-from gprune.records import Array, Tokens
+from gprune.records import Array
 from gprune.store.resumption import Resumption
 from gprune.study import RecoverySettings, ScaleSettings
 from gprune.system.errors import MethodError, NumericsError
@@ -50,11 +50,6 @@ class Tunable(Protocol):
 
     def applied(self) -> AbstractContextManager[None]:
         """Return a context in which the student uses the numbers."""
-
-
-def common_ids(texts: Sequence[Tokens]) -> Array:
-    """Return the (sequences, tokens) `Tokens.signed_ids` of all texts, which have the same sequence length."""
-    return np.concatenate([tokens.signed_ids for tokens in texts])
 
 
 class TuningBatches:

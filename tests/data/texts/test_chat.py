@@ -66,7 +66,9 @@ def talks(count):
 def test_a_conversation_has_the_tokens_of_the_tokenizers_own_template(tokenizer, name, thinking):
     named(tokenizer, TEMPLATES[name])
     rendering = chat.Rendering(thinking=thinking)
-    rendered = chat.encode_conversation(chat.write_document({"messages": TALK}, "row 1"), tokenizer, rendering, "text")
+    encoder, document = chat.ChatEncoder(tokenizer, rendering, "text"), chat.write_document({"messages": TALK}, "row 1")
+    rendered = encoder.encode_with_roles(document)
+    assert (encoder.encode(document) == rendered.ids).all()
     options = {} if thinking is None else {"enable_thinking": thinking}
     expected = tokenizer.apply_chat_template(TALK, tokenize=True, return_dict=False, **options)
     assert rendered.ids.tolist() == list(expected)
@@ -89,7 +91,8 @@ ANSWERS = {
 def test_the_assistants_positions_are_its_answers_and_the_ends_of_its_turns(tokenizer, name):
     named(tokenizer, TEMPLATES[name])
     rendering = chat.Rendering(thinking=True if name == "thinking" else None)
-    rendered = chat.encode_conversation(chat.write_document({"messages": TALK}, "row 1"), tokenizer, rendering, "text")
+    encoder = chat.ChatEncoder(tokenizer, rendering, "text")
+    rendered = encoder.encode_with_roles(chat.write_document({"messages": TALK}, "row 1"))
     said = [part.strip() for part in spoken(tokenizer, rendered.ids, rendered.is_assistant)]
     assert said == ANSWERS[name]
     # what the template adds is no content
@@ -164,6 +167,12 @@ def test_what_cannot_be_rendered_is_one_sentence(tokenizer, tmp_path, rows, opti
     named(tokenizer, template)
     with pytest.raises(CorpusError, match=message):
         texts.draw(write(tmp_path, *rows) + options, tokenizer, 8, 32, seed=0)
+
+
+def test_half_a_character_is_replaced_as_in_plain_text(tokenizer):
+    named(tokenizer, CHATML)
+    document = chat.write_document({"messages": [{"role": "user", "content": "a \ud800 b"}]}, "row 1")
+    assert "a \ufffd b" in tokenizer.decode(chat.ChatEncoder(tokenizer, chat.Rendering(), "text").encode(document))
 
 
 def test_an_unknown_value_of_an_option_is_refused(tmp_path):
