@@ -197,8 +197,8 @@ class _Pass:
 
         `counted` is (sequences, length) bool, True for the positions that count; None if all count.
         """
-        flags = np.ones(ids.shape, bool) if counted is None else counted
-        self.counted = torch.tensor(flags.ravel()).to(self.decoder.device, torch.float32)
+        flags = torch.ones(ids.shape, device=self.decoder.device) if counted is None else torch.tensor(counted)
+        self.counted = flags.to(self.decoder.device, torch.float32).flatten()
         self.shards = slice(int(shard[0]), int(shard[-1]) + 1)
         local = torch.from_numpy(shard - shard[0]).repeat_interleave(ids.shape[1])
         self.shard_of_token = local.to(self.decoder.device)
@@ -209,7 +209,7 @@ class _Pass:
             if self.gradient:
                 self._backward(hidden, ids, counted)
         commit(self.pending)
-        self.tokens += int(flags.sum())
+        self.tokens += ids.numel() if counted is None else int(counted.sum())
         self._clear_batch()
 
     def records(self, text: str) -> list[ContextStatistics]:
