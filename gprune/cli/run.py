@@ -15,7 +15,7 @@ from gprune.cli.study import add_fields, changes
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
 from gprune.study import Study, short
-from gprune.study.demo import read_study
+from gprune.study.demo import DEMOS, read_study
 from gprune.study.settings import require
 from gprune.system import safe_parsing
 
@@ -26,7 +26,7 @@ _LISTED_CHARACTERS = 120
 def add(commands: Any) -> None:
     """Register the command."""
     run = add_command(commands, "run", _run)
-    run.add_argument("study", metavar="STUDY", help="a study file, or a bundled one: `demo`, `demo-strong-drift`")
+    run.add_argument("study", metavar="STUDY", help=f"a study file, or a bundled one: {', '.join(DEMOS)}")
     run.add_argument("--json", action="store_true", help="print the result as one line of JSON")
     run.add_argument(
         "--seeds",

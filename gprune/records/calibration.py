@@ -63,16 +63,26 @@ class Tokens(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledText(Record):
-    """Text sampled from the dense model: documents of equal length and their perplexities."""
+    """Text sampled from the dense model: documents and their perplexities."""
 
     text: str
     """name of the text in the study"""
     ids: Annotated[Array, integers("documents", "length")]
-    """(documents, length) int32 token ids of the kept documents in the order of sampling"""
+    """(documents, length) int32 token ids of the kept documents in the order of sampling, and -1 after their ends"""
     perplexity: Annotated[Array, real("drawn")]
     """(drawn,) perplexity of every sampled document at temperature 1"""
     kept: Annotated[Array, booleans("drawn")]
     """(drawn,) bool, True for kept documents"""
+    content: Annotated[Array | None, booleans("documents", "length", optional=True)] = None
+    """(documents, length) bool, False for tokens that a chat template adds; None for documents without a prompt"""
+    answer: Annotated[Array | None, booleans("documents", "length", optional=True)] = None
+    """(documents, length) bool, True for what the model wrote after a prompt; None for documents without a prompt"""
+
+    @property
+    def stream(self) -> Array:
+        """Return the (tokens,) int32 ids of all documents."""
+        ids: Array = self.ids[self.ids >= 0]
+        return ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

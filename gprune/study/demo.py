@@ -54,7 +54,24 @@ def strong_drift_demo() -> Study:
     return replace(demo, name="Bundled demo, strong drift", auxiliary=TABLE, evaluation=evaluation)
 
 
-DEMOS: Mapping[str, Callable[[], Study]] = {"demo": demo_study, "demo-strong-drift": strong_drift_demo}
+@cache
+def own_answers_demo() -> Study:
+    """Return the demo study with documentation as text A, and the model's continuations of its prompts as text B."""
+    _, primary, substitute = TEXTS
+    return replace(
+        demo_study(),
+        name="Bundled demo, own answers",
+        primary=primary,
+        auxiliary=f"own answers=self:{primary}#prompt=16",
+        substitute=substitute,
+    )
+
+
+DEMOS: Mapping[str, Callable[[], Study]] = {
+    "demo": demo_study,
+    "demo-strong-drift": strong_drift_demo,
+    "demo-own-answers": own_answers_demo,
+}
 """the bundled studies by their command-line names"""
 
 

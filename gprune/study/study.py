@@ -302,7 +302,8 @@ def split_text_name(text: str) -> tuple[str, str]:
 def short(name: str) -> str:
     """Return the name of a text, a model or a task without leading folders; options after `#` are kept."""
     location, sign, options = name.partition("#")
-    return location.rstrip("/").rpartition("/")[2] + sign + options
+    prefix = "self:" if location.startswith("self:") and "/" in location else ""
+    return prefix + location.rstrip("/").rpartition("/")[2] + sign + options
 
 
 def field_names() -> tuple[str, ...]:

@@ -84,7 +84,8 @@ def pick_text(label: str, key: str, default: str, optional: bool = True) -> str:
         accept_new_options=True,
         placeholder="choose, or type a path" if optional else "choose or type",
         help="A known name, a file, or a dataset folder; options follow a #. With wikitext=/data/wiki.txt, the pages "
-        "call the file wikitext. “self:” is text that the model generates, for example self:#seed=1&temperature=0.8.",
+        "call the file wikitext. “self:” is text that the model generates, as in self:#seed=1, and self:prompts.jsonl "
+        "its answers to prompts.",
     )
     return (chosen or "").strip()
 

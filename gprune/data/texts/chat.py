@@ -117,6 +117,13 @@ def _read_message(turn: Any, where: str) -> Message:
     return {"role": _ROLES.get(role, role), "content": content}
 
 
+def as_conversation(document: str) -> str:
+    """Return a document as a conversation; plain text becomes the message of a user."""
+    if is_conversation(document):
+        return document
+    return _SEPARATOR + json.dumps([{"role": "user", "content": document}])
+
+
 def is_conversation(document: str) -> bool:
     """Return True if a document is a conversation."""
     return document.startswith(_SEPARATOR)
@@ -151,16 +158,30 @@ class ChatEncoder:
         """Return the (tokens,) int32 ids of a conversation. Raises CorpusError if the template refuses it."""
         return np.asarray(self._tokenize(self._render(read_messages(document)))["input_ids"], np.int32)
 
+    def encode_prompt(self, document: str) -> RenderedChat:
+        """Return the ids up to the point where the assistant answers the last message of another role.
+
+        Raises CorpusError if there is no such message; see also `encode`.
+        """
+        messages = read_messages(document)
+        while messages and messages[-1]["role"] == "assistant":
+            messages.pop()
+        if not messages:
+            raise CorpusError(f"a conversation of {self._text!r} has no message to answer: remove it")
+        return self._encode_messages(messages, add_generation_prompt=True)
+
     def encode_with_roles(self, document: str) -> RenderedChat:
         """Return the ids of a conversation, and which are content or the assistant's; for errors see `encode`."""
-        messages = read_messages(document)
-        rendered = self._render(messages)
+        return self._encode_messages(read_messages(document))
+
+    def _encode_messages(self, messages: Sequence[Message], **options: Any) -> RenderedChat:
+        rendered = self._render(messages, **options)
         encoded = self._tokenize(rendered, return_offsets_mapping=True)
         ids, offsets = np.asarray(encoded["input_ids"], np.int32), np.asarray(encoded["offset_mapping"]).reshape(-1, 2)
         is_content, is_assistant = (np.zeros(len(ids), bool) for _ in range(2))
         is_special = np.isin(ids, self._special_ids)
         for number, message in enumerate(messages):
-            start, end = self._content_span(messages, number, rendered)
+            start, end = self._content_span(messages, number, rendered, **options)
             is_inside = (offsets[:, 0] < end) & (offsets[:, 1] > start)
             is_content |= is_inside
             if message["role"] == "assistant":
@@ -169,7 +190,8 @@ class ChatEncoder:
                 is_assistant |= is_inside
                 is_assistant[stop : stop + 1] |= is_special[stop : stop + 1]
         if _GENERATION.search(self._template):
-            marks = self._render(messages, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+            options |= {"tokenize": True, "return_dict": True, "return_assistant_tokens_mask": True}
+            marks = self._render(messages, **options)
             is_assistant = np.asarray(marks["assistant_masks"], bool)
         return RenderedChat(ids, is_content, is_assistant)
 
@@ -189,10 +211,10 @@ class ChatEncoder:
     def _tokenize(self, rendered: str, **options: Any) -> Any:
         return self._tokenizer(rendered, add_special_tokens=False, verbose=False, **options)
 
-    def _content_span(self, messages: Sequence[Message], number: int, rendered: str) -> tuple[int, int]:
+    def _content_span(self, messages: Sequence[Message], number: int, rendered: str, **options: Any) -> tuple[int, int]:
         """Return start and end, in characters, of what the content of a message adds to a rendered conversation."""
         changed = [*messages[:number], {**messages[number], "content": _SENTINEL}, *messages[number + 1 :]]
-        other = self._render(changed)
+        other = self._render(changed, **options)
         place = other.find(_SENTINEL)
         if place < 0:
             return 0, 0

@@ -12,9 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from gprune.data.demo import texts
-from gprune.data.texts import chat
+from gprune.data.texts import chat, sampled
 from gprune.data.texts.reading import TEXT, plain_errors
-from gprune.data.texts.sampled import sampling_of
 from gprune.data.texts.source import Role, Source, fields_of, read_documents, resolve
 from gprune.store import Store, checksums
 
@@ -57,7 +56,12 @@ def fingerprint(
     if source.kind == "embedded":
         content |= {"embedded": name.base, "split": source.split, "version": texts.VERSIONS[name.base]}
     elif source.kind == "sampled":
-        content |= {"sampled": asdict(sampling_of(name)), "role": role}
+        sampling = asdict(sampled.sampling_of(name))
+        if prompts := sampled.prompts_of(name):
+            content["prompts"] = fingerprint(prompts, role, memory, tokens, cache)
+        else:
+            del sampling["prompt"]
+        content |= {"sampled": sampling, "role": role}
     elif source.rows is not None:
         content = {"rows": source.rows.sha256, "revision": source.rows.revision, "joined": source.joined}
     elif source.kind == "hub":

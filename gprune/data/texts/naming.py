@@ -2,7 +2,7 @@
 
 A name is a location and, after a ``#``, options joined by ``&``: ``wikitext2#split=test``,
 ``c4.jsonl#fields=prefix+gold_completion&documents=1280:1480``. The location is a known name, a file, a folder,
-``hub:owner/name``, or ``self:`` for text sampled from the model.
+``hub:owner/name``, ``self:`` for text sampled from the model, or ``self:`` and the location of prompts for its answers.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,10 @@ OPTIONS: dict[str, str] = {
     "thinking": "thinking=on or off, the switch of a chat template",
     "sequences": "sequences=packed or single: several whole conversations per sequence, or one",
     "positions": "positions=all or assistant: the tokens of a conversation that count in calibration",
+    "prompt": "the number of tokens at the start of plain text that are a prompt for the model, as in prompt=16",
     "seed": "the seed of a text that the model writes, as in seed=1",
     "temperature": "the sampling temperature of such a text, as in temperature=0.8; 1 is the model's own distribution",
-    "length": "the number of tokens of each document of such a text, as in length=256",
+    "length": "the number of tokens of each document of such a text, or the most of an answer, as in length=256",
     "keep": "the share of the documents of such a text that is kept, those of lowest perplexity, as in keep=0.8",
 }
 JOIN_BLANK_LINE = "blank-line"

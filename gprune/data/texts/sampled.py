@@ -1,5 +1,7 @@
-"""Texts sampled from the dense model, such as ``self:`` and ``self:#seed=1&temperature=0.8``.
+"""Texts sampled from the dense model, such as ``self:#seed=1&temperature=0.8`` and ``self:prompts.jsonl``.
 
+The second form has the model's answers to the prompts of another text: to conversations without their last answer, to
+the field ``prompt``, or to plain text.
 The name has the options of the sampling, the study determines the size, and a stage of the run samples the text.
 Calibration on text that the model writes follows Williams, Chrysostomou and Aletras (2025). As in Ji et al. (2025), the
 documents with the highest perplexity are dropped.
@@ -19,6 +21,8 @@ Role = Literal["calibration", "evaluation", "held_out"]
 """purpose of a text; "held_out" text is for choosing masks and repairs"""
 PREFIX = "self:"
 OPTIONS = ("seed", "temperature", "length", "keep")
+ANSWER_OPTIONS = ("seed", "temperature", "length", "prompt", "template", "thinking", "sequences", "positions")
+"""options of a text of answers; its other options are those of the text of prompts"""
 DESCRIPTION = "text that the dense model itself writes, sampled at the start of a run"
 EXAMPLE = f"{PREFIX}#seed=1&temperature=0.8&keep=0.5"
 EVALUATED_WINDOWS = 256
@@ -41,6 +45,8 @@ class Sampling:
     """tokens of a document; 0 for the length of the calibration sequences or windows"""
     keep: float = 0.8
     """share of the documents that is kept: those with the lowest perplexity"""
+    prompt: int = 0
+    """tokens at the start of plain text that are a prompt; 0 for all"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,18 @@ class Recipe:
         return max(self.documents, math.ceil(self.documents / self.keep - 1e-9))
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerRecipe(Recipe):
+    """Parameters of answers; prompt and answer have `length` tokens at most, and `documents` is how many sequences."""
+
+    answer: int
+    """maximum number of tokens of an answer; 0 for no other limit than `length`"""
+    prompt: int
+    """tokens at the start of plain text that are a prompt; 0 for all"""
+    single: bool
+    """True for one conversation per sequence, False to pack as many as fit"""
+
+
 def is_sampled(text: str) -> bool:
     """Return True if a name is that of a text sampled from the model."""
     return text.strip().startswith(PREFIX)
@@ -75,20 +93,35 @@ def seed_of(text: str) -> int:
     return sampling_of(naming.parse(text)).seed
 
 
+def prompts_of(name: TextName) -> str:
+    """Return the name of the text whose prompts the model answers; empty for a text that is sampled without prompts."""
+    location = name.base.removeprefix(PREFIX)
+    if not location or location == name.base:
+        return ""
+    options = {key: value for key, value in name.options if key not in ANSWER_OPTIONS}
+    return TextName(location, location).with_options(**options) if options else location
+
+
 def sampling_of(name: TextName) -> Sampling:
     """Return the options of a sampled text. Raises SettingsError for another text or an invalid value."""
-    if name.base != PREFIX:
+    has_prompts = bool(prompts_of(name))
+    has_stray_option = name.base.removeprefix(PREFIX).partition("=")[0] in OPTIONS
+    if has_stray_option or (name.base != PREFIX and not has_prompts):
         raise SettingsError(
             f"{safe_parsing.quote(name.text)} is not a text sampled from the model: type {PREFIX} with options "
             f"after a #, as in {EXAMPLE}"
         )
-    name.require_options(OPTIONS, "sampled from the model")
+    if not has_prompts:
+        name.require_options(OPTIONS, "sampled from the model")
+    elif name.option("keep"):
+        raise SettingsError(f"every answer of {safe_parsing.quote(name.text)} is kept: remove keep=")
     defaults = Sampling()
     return Sampling(
         seed=int(_parse_number(name, "seed", defaults.seed, 0, 10**9)),
         temperature=_parse_number(name, "temperature", defaults.temperature, 0.01, _HIGHEST_TEMPERATURE),
         length=int(_parse_number(name, "length", defaults.length, 2, forms.MOST_LENGTH)),
         keep=_parse_number(name, "keep", defaults.keep, _LEAST_KEPT, 1.0),
+        prompt=int(_parse_number(name, "prompt", defaults.prompt, 1, forms.MOST_LENGTH)),
     )
 
 
@@ -97,15 +130,23 @@ def recipe(text: str, role: Role, sequences: int | None, length: int) -> Recipe:
 
     `sequences` is None for an evaluation without a limit. Raises SettingsError if the name is not valid.
     """
-    sampling = sampling_of(naming.parse(text))
+    name = naming.parse(text)
+    sampling = sampling_of(name)
+    if prompts_of(name):
+        # an evaluation without a limit reads the answers to all prompts
+        numbers = (sampling.seed, sampling.temperature, length, 1.0, sequences or 0, role)
+        return AnswerRecipe(*numbers, sampling.length, sampling.prompt, name.option("sequences") == "single")
     tokens = (EVALUATED_WINDOWS if sequences is None else sequences) * length
     document_length = sampling.length or length
     documents = math.ceil(tokens / document_length)
     return Recipe(sampling.seed, sampling.temperature, document_length, sampling.keep, documents, role)
 
 
-def describe_sampling(sampling: Sampling) -> str:
-    """Describe the options of a sampled text."""
+def describe_sampling(sampling: Sampling, prompts: str = "") -> str:
+    """Describe the options of a sampled text or, if `prompts` names a text of prompts, of answers."""
+    if prompts:
+        answer = f", at most {sampling.length:,} tokens" if sampling.length else ""
+        return f"seed {sampling.seed}, temperature {sampling.temperature:g}{answer}"
     length = f"documents of {sampling.length:,} tokens, " if sampling.length else ""
     share = f"the {sampling.keep:.0%} of lowest perplexity" if sampling.keep < 1 else "all of them kept"
     return f"seed {sampling.seed}, temperature {sampling.temperature:g}, {length}{share}"

@@ -78,8 +78,11 @@ def resolve(
     if name.base in texts.NAMES:
         return _embedded_source(name, role)
     if sampled.is_sampled(name.base):
-        description = sampled.describe_sampling(sampled.sampling_of(name))
-        return Source(name, "sampled", f"written by the model itself ({description})")
+        sampling, prompts = sampled.sampling_of(name), sampled.prompts_of(name)
+        title = f"written by the model itself ({sampled.describe_sampling(sampling, prompts)})"
+        if prompts:
+            title = f"answers to {resolve(prompts, role, download, tokens, cache).title}, {title}"
+        return Source(name, "sampled", title)
     with safe_parsing.reraise_as(CorpusError):
         path = safe_parsing.path(name.base, "there is no text there: the path")
     if not naming.path_exists(name.base):

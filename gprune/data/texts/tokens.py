@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from gprune.data.texts import chat
+from gprune.data.texts import chat, naming, sampled
 from gprune.data.texts.naming import TextName
-from gprune.data.texts.source import BLANK_LINE, Source, read_documents, resolve
-from gprune.records import Array, Tokens
+from gprune.data.texts.source import BLANK_LINE, Role, Source, fields_of, read_documents, resolve
+from gprune.records import Array, SampledText, Tokens
 from gprune.store import Store
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.safe_parsing import quote, replace_surrogates
@@ -31,6 +31,9 @@ from gprune.system.safe_parsing import quote, replace_surrogates
 _LENGTHS_PER_WINDOW = 256
 # maximum number of special tokens that a tokenizer adds to a document; every other token has at least one byte
 _SPECIAL_TOKENS = 3
+_PROMPT = "prompt"
+"""field of a record with a prompt"""
+_ROLES: tuple[Role, Role] = ("evaluation", "calibration")
 
 
 def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int, cache: Path | None = None) -> Tokens:
@@ -112,8 +115,23 @@ def _draw_conversations(
     text, rendering = name.text, chat.Rendering.of(name)
     _require_tokenizer_files(tokenizer, text)
     conversations = list(map(chat.ChatEncoder(tokenizer, rendering, text).encode_with_roles, documents))
+    padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
+    return _draw_packs(text, conversations, rendering, padding, samples, length, seed, after)
+
+
+def _draw_packs(
+    text: str,
+    conversations: Sequence[chat.RenderedChat],
+    rendering: chat.Rendering,
+    padding: int,
+    samples: int,
+    length: int,
+    seed: int,
+    after: int = 0,
+) -> Tokens:
+    """Draw a calibration set from conversations; `padding` is the id after the end of a sequence."""
     fitting = [conversation for conversation in conversations if len(conversation.ids) <= length]
-    packs = _pack(fitting, length, rendering.single)
+    packs = pack([len(conversation.ids) for conversation in fitting], length, rendering.single)
     if len(packs) < after + samples:
         raise CorpusError(
             f"the text {text!r} gives {len(packs):,} sequences of at most {length} tokens from "
@@ -121,31 +139,70 @@ def _draw_conversations(
             f"{after + samples:,} were requested: request fewer sequences, or a larger calibration.length"
         )
     order = np.random.default_rng(seed).permutation(len(packs))[after : after + samples]
-    padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
     ids = np.full((samples, length), padding, np.int32)
     counted, content = (np.zeros(ids.shape, bool) for _ in range(2))
     for row, index in enumerate(order):
-        pack = packs[index]
-        width = sum(len(conversation.ids) for conversation in pack)
-        ids[row, :width] = np.concatenate([conversation.ids for conversation in pack])
-        content[row, :width] = np.concatenate([conversation.is_content for conversation in pack])
-        answers = np.concatenate([conversation.is_assistant for conversation in pack])
+        members = [fitting[number] for number in packs[index]]
+        width = sum(len(member.ids) for member in members)
+        ids[row, :width] = np.concatenate([member.ids for member in members])
+        content[row, :width] = np.concatenate([member.is_content for member in members])
+        answers = np.concatenate([member.is_assistant for member in members])
         counted[row, :width] = answers if rendering.assistant_only else True
     tokens = Tokens(text, "", ids, len(packs), None if counted.all() else counted, content)
     return replace(tokens, fingerprint=token_fingerprint(tokens.signed_ids))
 
 
-def _pack(conversations: Sequence[chat.RenderedChat], length: int, single: bool) -> list[list[chat.RenderedChat]]:
-    """Return the conversations of each sequence, in order; as many as fit unless `single`."""
-    packs: list[list[chat.RenderedChat]] = []
+def pack(widths: Sequence[int], length: int, single: bool) -> list[list[int]]:
+    """Return the indices of the conversations in each sequence of `length` tokens, in order.
+
+    `widths` are the tokens of the conversations. A sequence has as many as fit, or one if `single`.
+    """
+    packs: list[list[int]] = []
     room = 0
-    for conversation in conversations:
-        if single or len(conversation.ids) > room:
+    for index, width in enumerate(widths):
+        if single or width > room:
             packs.append([])
             room = length
-        packs[-1].append(conversation)
-        room -= len(conversation.ids)
+        packs[-1].append(index)
+        room -= width
     return packs
+
+
+def read_prompts(
+    text: str, tokenizer: Any, is_calibration: bool, cache: Path | None = None
+) -> Iterator[chat.RenderedChat]:
+    """Yield the prompts of a text of the model's answers, in order; `is_calibration` determines the default split.
+
+    Plain text is a message of the user if the tokenizer has a chat template. With the option prompt=, or without a
+    template, the model continues it. Raises CorpusError if the prompts cannot be read or rendered.
+    """
+    name = naming.parse(text)
+    size, role = sampled.sampling_of(name).prompt, _ROLES[is_calibration]
+    source = resolve(sampled.prompts_of(name), role, download=True, cache=cache)
+    if not source.name.fields and _PROMPT in fields_of(source):
+        source = resolve(source.name.with_options(fields=_PROMPT), role, cache=cache)
+    _require_tokenizer_files(tokenizer, text)
+    is_chat = not size and bool(getattr(tokenizer, "chat_template", None))
+    encoder: chat.ChatEncoder | None = None
+    for document in read_documents(source):
+        if is_chat or chat.is_conversation(document):
+            encoder = encoder or chat.ChatEncoder(tokenizer, chat.Rendering.of(name), text)
+            yield encoder.encode_prompt(chat.as_conversation(document))
+        elif document.strip():
+            ids = encode([document], tokenizer)[: size or None]
+            yield chat.RenderedChat(ids, np.ones(len(ids), bool), np.zeros(len(ids), bool))
+
+
+def choose_sampled(sampled_text: SampledText, samples: int, length: int, seed: int) -> Tokens:
+    """Draw a calibration set from text that the model wrote; answers keep their prompts. See `draw`."""
+    contents, answers = sampled_text.content, sampled_text.answer
+    if contents is None or answers is None:
+        return choose(sampled_text.text, sampled_text.stream, samples, length, seed)
+    name, documents = naming.parse(sampled_text.text), []
+    for ids, content, answer in zip(sampled_text.ids, contents, answers, strict=True):
+        is_token = ids >= 0
+        documents.append(chat.RenderedChat(ids[is_token], content[is_token], answer[is_token]))
+    return _draw_packs(name.text, documents, chat.Rendering.of(name), 0, samples, length, seed)
 
 
 def tokens_for_calibration(samples: int, length: int) -> int:

@@ -48,11 +48,18 @@ def sampled_text(graph: Graph, text: str, *, held_out: bool = False) -> Stage[Sa
     name = text_of(graph.study, text) if is_calibration else text
     role: Role = "held_out" if held_out else "calibration" if is_calibration else "evaluation"
     recipe = recipe_of(graph.study, name, role)
+    digests = graph.inputs.calibration if is_calibration else graph.inputs.evaluation
+    # the digest of answers depends on the prompts
+    prompts = {"prompts": digests.get(text, "")} if isinstance(recipe, texts.AnswerRecipe) else {}
 
     def make(work: RunContext) -> SampledText:
+        from gprune.pruning.calibration.own_answers import write_answers
         from gprune.pruning.calibration.sampling import sample
 
-        return sample(work.decoder, recipe, name, work.progress)
+        if not isinstance(recipe, texts.AnswerRecipe):
+            return sample(work.decoder, recipe, name, work.progress)
+        prompts = texts.read_prompts(name, work.tokenizer, is_calibration, work.text_cache)
+        return write_answers(work.decoder, recipe, prompts, name, work.progress, work.resumption)
 
     index = None if is_calibration else graph.study.evaluation.texts.index(text)
     text_label = f"text {graph.letters[text]}" if index is None else f"evaluation text {index + 1}"
@@ -61,7 +68,7 @@ def sampled_text(graph: Graph, text: str, *, held_out: bool = False) -> Stage[Sa
         StageId("sampled", (text,), method=method, variant=variant, item=index),
         f"{text_label}{', held out' if held_out else ''}, written by the model",
         make,
-        reads=graph.model_digests | graph.tokenizer_digests,
+        reads=graph.model_digests | graph.tokenizer_digests | prompts,
         settings=asdict(recipe),
     )
 
@@ -89,7 +96,7 @@ def _draw_tokens(graph: Graph, text: str, samples: int, after: int | None = None
 
     def make(work: RunContext, sampled: SampledText | None = None) -> Tokens:
         if sampled is not None:
-            return texts.choose(name, sampled.ids.ravel(), **sampling)
+            return texts.choose_sampled(sampled, **sampling)
         sequences = None if is_held_out else texts.bundled.bundled_calibration(name, digest, tokenizer, **sampling)
         if sequences is None:
             sequences = texts.draw(name, work.tokenizer, **sampling, cache=work.text_cache, after=after or 0)

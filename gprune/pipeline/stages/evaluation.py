@@ -89,7 +89,7 @@ def _sampled_text_needs(graph: Graph, text: str) -> dict[str, Stage[SampledText]
 
 def _read_token_stream(work: RunContext, text: str, sampled: SampledText | None) -> Array:
     """Return the token stream of an evaluation text, from the record `sampled` if the model wrote it."""
-    return work.stream(text) if sampled is None else sampled.ids.ravel()
+    return work.stream(text) if sampled is None else sampled.stream
 
 
 @once

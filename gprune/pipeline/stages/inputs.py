@@ -250,7 +250,8 @@ def content_of(study: Study, model: str, precision: str, text: str, role: str, *
     if not corpora.is_sampled(text):
         return digest
     recipe = recipe_of(study, text, "held_out" if role == FRESH else purpose)
-    return hashlib.sha256(f"{model} {precision} {recipe}".encode()).hexdigest()
+    prompts = f" {digest}" if isinstance(recipe, corpora.AnswerRecipe) else ""
+    return hashlib.sha256(f"{model} {precision} {recipe}{prompts}".encode()).hexdigest()
 
 
 def _require_independent_choice(study: Study) -> None:

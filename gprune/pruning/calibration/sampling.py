@@ -20,11 +20,11 @@ from gprune.records import Array, SampledText
 from gprune.system.errors import CorpusError, ModelError, NumericsError, SettingsError
 from gprune.system.progress import Progress, silent
 
-_ROLES = {"calibration": 0, "evaluation": 1, "held_out": 2}
+ROLES = {"calibration": 0, "evaluation": 1, "held_out": 2}
 # documents and tokens per batch; not settings, because another batch size rounds differently and may change tokens
-_MOST_DOCUMENTS = 128
-_MOST_TOKENS = 2**13
-_PROGRESS_INTERVAL = 8
+MOST_DOCUMENTS = 128
+MOST_TOKENS = 2**13
+PROGRESS_INTERVAL = 8
 """tokens per document between two progress reports"""
 
 
@@ -35,15 +35,15 @@ def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = 
     Raises SettingsError if a document has more tokens than the model has positions, ModelError if the model has no
     start token, CorpusError if too few documents are distinct, NumericsError if the model's scores are not finite.
     """
-    _require_positions(decoder, recipe, text)
+    require_positions(decoder, recipe, text)
     start, prefix_length = _start_token(decoder, text)
-    forbidden = _forbidden_tokens(decoder)
+    forbidden = forbidden_tokens(decoder)
     ids, losses = [], []
-    size = max(1, min(_MOST_DOCUMENTS, _MOST_TOKENS // recipe.length))
+    size = max(1, min(MOST_DOCUMENTS, MOST_TOKENS // recipe.length))
     for offset in range(0, recipe.candidates, size):
         count = min(size, recipe.candidates - offset)
         # one random number in [0, 1) for each token that is drawn
-        seeds = ([recipe.seed, _ROLES[recipe.role], document] for document in range(offset, offset + count))
+        seeds = ([recipe.seed, ROLES[recipe.role], document] for document in range(offset, offset + count))
         uniforms = np.stack([np.random.default_rng(seed).random(recipe.length - prefix_length) for seed in seeds])
         on_step = partial(_report_progress, on_progress, recipe, offset, count)
         continuations, loss = _generate_documents(decoder, start, forbidden, uniforms, recipe.temperature, on_step)
@@ -66,7 +66,8 @@ def _report_progress(on_progress: Progress, recipe: Recipe, documents: int, unfi
     on_progress(done, recipe.candidates * recipe.length, "tokens written by the model")
 
 
-def _require_positions(decoder: Decoder, recipe: Recipe, text: str) -> None:
+def require_positions(decoder: Decoder, recipe: Recipe, text: str) -> None:
+    """Raise SettingsError if a document has more tokens than the model has positions."""
     positions = getattr(decoder.config, "max_position_embeddings", None)
     if positions is not None and recipe.length > positions:
         raise SettingsError(
@@ -101,7 +102,7 @@ def _start_token(decoder: Decoder, text: str) -> tuple[int, int]:
     return start, int(tokenizer("a")["input_ids"][:1] == [start])
 
 
-def _forbidden_tokens(decoder: Decoder) -> Tensor:
+def forbidden_tokens(decoder: Decoder) -> Tensor:
     """Return (vocabulary,) bool, True for special tokens and for ids that the tokenizer does not know."""
     tokenizer: Any = decoder.tokenizer
     size = decoder.model.get_output_embeddings().weight.shape[0]  # type: ignore[operator]
@@ -129,12 +130,12 @@ def _generate_documents(
     last = torch.full((len(device_uniforms), 1), start, device=decoder.device)
     cache, tokens, loss = None, [], device_uniforms.new_zeros(len(device_uniforms))
     for step in range(device_uniforms.shape[1]):
-        if step % _PROGRESS_INTERVAL == 0:
+        if step % PROGRESS_INTERVAL == 0:
             on_step(step)
         result = model(input_ids=last, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache = result.past_key_values
         scores = result.logits[:, -1].double()
-        last = _draw_tokens(scores, forbidden, device_uniforms[:, step : step + 1], temperature)
+        last = draw_tokens(scores, forbidden, device_uniforms[:, step : step + 1], temperature)
         loss -= scores.log_softmax(dim=-1).gather(1, last)[:, 0]
         tokens.append(last)
     decoder.count_forward(device_uniforms.numel())
@@ -142,7 +143,7 @@ def _generate_documents(
     return ids.cpu().numpy(), (loss / device_uniforms.shape[1]).cpu().numpy()
 
 
-def _draw_tokens(scores: Tensor, forbidden: Tensor, uniform: Tensor, temperature: float) -> Tensor:
+def draw_tokens(scores: Tensor, forbidden: Tensor, uniform: Tensor, temperature: float) -> Tensor:
     """Return (documents, 1) tokens drawn by inverse transform from (documents, 1) uniforms in [0, 1).
 
     `scores` are (documents, vocabulary) float64; tokens that are `forbidden` (vocabulary,) have no probability.

@@ -43,7 +43,6 @@ def test_place_and_options_are_taken_apart():
         ("python-code#join=blank-line", "embedded text and has no option 'join'"),
         ("hub:a b", "names no hub dataset"),
         ("hub:", "names no hub dataset"),
-        ("self:wikitext2", r"'self:wikitext2' is not a text sampled from the model: type self: with options after a #"),
         ("self:seed=0,keep=0.8", r"with options after a #, as in self:#seed=1&temperature=0.8"),
         ("self:#split=test", "has no option 'split': its options are seed, temperature, length, keep"),
         ("self:#temperature=0", "temperature='0' of the text .* must be a number from 0.01 to 10"),

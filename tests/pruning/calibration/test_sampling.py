@@ -64,13 +64,13 @@ def test_tokens_are_drawn_as_often_as_the_model_says():
     scores = torch.tensor([[1.0, 2.0, 0.0, 3.0]], dtype=torch.float64)
     barred = torch.tensor([True, False, False, False])
     chances = torch.arange(1000, dtype=torch.float64)[:, None] / 1000
-    tokens = sampling._draw_tokens(scores.expand(1000, 4), barred, chances, 0.5)
+    tokens = sampling.draw_tokens(scores.expand(1000, 4), barred, chances, 0.5)
     expected = 1000 * torch.softmax(torch.tensor([4.0, 0.0, 6.0]), 0)
     counts = torch.bincount(tokens[:, 0], minlength=4)
     assert counts[0] == 0
     torch.testing.assert_close(counts[1:].float(), expected, atol=1.01, rtol=0)
     # a chance that rounds to the whole still meets a token that may be drawn
-    last = sampling._draw_tokens(scores.flip(1), barred.flip(0), torch.ones(1, 1, dtype=torch.float64), 0.5)
+    last = sampling.draw_tokens(scores.flip(1), barred.flip(0), torch.ones(1, 1, dtype=torch.float64), 0.5)
     assert last.item() == 2
 
 

@@ -100,8 +100,7 @@ class MaskedModel:
     def _load_stream(self, text: Text, settings: EvaluationSettings) -> Array:
         """(tokens,) ids of an evaluation text, as the run has read it or the model has written it."""
         if text.sampled:
-            sampled: Array = self.store.get("sampled", text.sampled, SampledText).ids
-            return sampled.ravel()
+            return self.store.get("sampled", text.sampled, SampledText).stream
         limit = settings.tokens
         if texts.fingerprint(text.name, "evaluation", tokens=limit, cache=self.store.texts) != text.digest:
             raise CorpusError(f"the text {text.name!r} has changed since the run: restore it, or run the study again")
