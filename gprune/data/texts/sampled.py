@@ -73,7 +73,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRecipe(Recipe):
-    """Parameters of answers; prompt and answer have `length` tokens at most, and `documents` is how many sequences."""
+    """Parameters of answers; `length` limits prompt and answer together, `documents` is the number of sequences."""
 
     answer: int
     """maximum number of tokens of an answer; 0 for no other limit than `length`"""

@@ -44,8 +44,8 @@ def write_answers(
     fitting = [prompt for prompt in all_prompts if 0 < len(prompt.ids) < recipe.length]
     if not fitting:
         raise CorpusError(
-            f"none of the {len(all_prompts):,} prompts of {text!r} has from 1 to {recipe.length - 1:,} tokens: give shorter "
-            "prompts, or longer sequences"
+            f"none of the {len(all_prompts):,} prompts of {text!r} has from 1 to {recipe.length - 1:,} tokens: give "
+            "shorter prompts, or longer sequences"
         )
     size = max(1, min(sampling.MOST_DOCUMENTS, sampling.MOST_TOKENS // recipe.length))
     state = _load_state(resumption, len(fitting), on_progress)
@@ -103,7 +103,7 @@ def _answer_batch(
     limits = np.minimum(recipe.answer or recipe.length, recipe.length - lengths)
     role, steps = sampling.ROLES[recipe.role], int(limits.max())
     draws = np.stack([np.random.default_rng([recipe.seed, role, number]).random(recipe.length) for number in seeds])
-    uniforms, most = (torch.from_numpy(array).to(decoder.device) for array in (draws, limits))
+    uniforms, device_limits = (torch.from_numpy(array).to(decoder.device) for array in (draws, limits))
     backward = [torch.from_numpy(prompt[::-1].astype(np.int64)) for prompt in prompts]
     # padded on the left
     last, mask = (
@@ -122,19 +122,19 @@ def _answer_batch(
         last = sampling.draw_tokens(scores, forbidden, uniforms[:, step : step + 1], recipe.temperature)
         loss -= scores.log_softmax(dim=-1).gather(1, last)[:, 0].masked_fill(is_done, 0.0)
         answers.append(last[:, 0].masked_fill(is_done, -1))
-        is_done = is_done | torch.isin(last[:, 0], ends) | (most <= step + 1)
+        is_done = is_done | torch.isin(last[:, 0], ends) | (device_limits <= step + 1)
         mask, positions = torch.cat([mask, torch.ones_like(last)], dim=1), positions[:, -1:] + 1
         if step % sampling.PROGRESS_INTERVAL == 0:
             on_progress(first, first + len(prompts), f"token {step + 1} of the model's answers")
             if is_done.all():
                 break
     decoder.count_forward(int(lengths.sum()) + len(answers) * len(prompts))
-    written = torch.stack(answers, dim=1).to(torch.int32).cpu().numpy()
+    answer_ids = torch.stack(answers, dim=1).to(torch.int32).cpu().numpy()
     ids = np.full((len(prompts), recipe.length), -1, np.int32)
-    for row, prompt, answer in zip(ids, prompts, written, strict=True):
+    for row, prompt, answer in zip(ids, prompts, answer_ids, strict=True):
         row[: len(prompt)] = prompt
         row[len(prompt) : len(prompt) + len(answer)] = answer[: len(row) - len(prompt)]
-    return ids, loss.cpu().numpy() / (written >= 0).sum(axis=1)
+    return ids, loss.cpu().numpy() / (answer_ids >= 0).sum(axis=1)
 
 
 def _end_tokens(decoder: Decoder) -> Tensor:
