@@ -251,7 +251,7 @@ def _show_writing(run: Run, models: _Models, live: bool) -> None:
             help="Divisor of the logits before a token is sampled; 0 selects the most likely token."
         )  # fmt: skip
         seed = address.number_field("Seed", "lens_seed", 0, 0, _MOST_SEED, 1, width=160)
-        most = address.number_field("Tokens", "lens_tokens", MOST_WRITTEN, 1, _MOST_TOKENS, 1, width=160)
+        length = address.number_field("Tokens", "lens_tokens", MOST_WRITTEN, 1, _MOST_TOKENS, 1, width=160)
         components.action_button("Continue", "lens_write", "edit", address.set_value, _LIVE, True)
     if not text.strip():
         st.caption("The prompt is empty: type some words.")
@@ -259,7 +259,7 @@ def _show_writing(run: Run, models: _Models, live: bool) -> None:
     if not live:
         st.caption("Switch on “Ask the model” above to compare the continuations of the dense and the pruned models.")
         return
-    prompt = Prompt(text, most, temperature, seed, is_chat)
+    prompt = Prompt(text, length, temperature, seed, is_chat)
     _show_answer(run, prompt, models, "writing", functools.partial(_draw_continuations, models, prompt))
 
 
@@ -277,8 +277,8 @@ def _draw_continuations(models: _Models, prompt: Prompt, reading: Reading) -> No
             else:
                 st.caption(f"**{escape(label)}**: waiting")
     st.caption(
-        "Orange: the pruned model's next-token distribution differs from that of the dense model after the same tokens, "
-        "in nats of KL(pruned ‖ dense). Hover over a token for its value."
+        "Orange: the pruned model's next-token distribution differs from the dense model's after the same tokens, in "
+        "nats of KL(pruned ‖ dense). Hover over a token for its value."
     )
     sampling = "Always the most likely token, so the same prompt gives the same continuation."
     if prompt.temperature:

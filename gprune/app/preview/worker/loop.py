@@ -1,8 +1,7 @@
 """Main loop of the worker: ``python -m gprune.app.preview.worker.loop FD``, started and ended by the app.
 
 Receives (task, arguments, answer so far) from the socket FD and sends the extended answer back, one slice of work at a
-time, so that the app can send a newer request between two slices. The task is `load`, `write` or a key of TASKS. Replies
-are
+time, so that the app can send a newer request in between. The task is `load`, `write` or a key of TASKS. Replies:
 
     ("answer", answer)
     ("problem", sentence, whether the model can still be used)

@@ -70,15 +70,15 @@ def extend_continuation(
     ids = _encode_message(model, prompt.typed) if prompt.is_chat else encode_typed(model, prompt.typed)
     if not len(ids):
         raise SettingsError("the prompt is empty: type some words")
-    most = min(prompt.most, max(1, most_read(model) // 2))
+    length = min(prompt.most, max(1, most_read(model) // 2))
     # keep the last tokens, and leave positions for the tokens to generate
-    used = ids[-max(1, most_read(model) - most) :]
+    used = ids[-max(1, most_read(model) - length) :]
     if prompt.is_chat and len(used) < len(ids):
         raise SettingsError(
             f"the message has {len(ids):,} tokens with its template, and the model reads at most {len(used):,} before "
-            f"{most:,} new ones: shorten the message"
+            f"{length:,} new ones: shorten the message"
         )
-    count = min(TURN_TOKENS, most - len(ids_before))
+    count = min(TURN_TOKENS, length - len(ids_before))
     with model.silenced(pruning, on_progress):
         new, logits, ended = _generate(model, used.tolist(), ids_before, count, prompt)
     divergences = np.zeros(len(new))
@@ -88,7 +88,7 @@ def extend_continuation(
     return Continuation(
         _decode(model.decoder.tokenizer, list(generated), skip=True),
         generated,
-        ended or len(generated) >= most,
+        ended or len(generated) >= length,
         len(used),
         len(ids),
         split_pieces(np.array(generated, dtype=np.int64), model.decoder.tokenizer),
