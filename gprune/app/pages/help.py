@@ -17,7 +17,7 @@ READ = dict(split_document(Path(__file__).with_name("reading.md").read_text("utf
 """for each tab: what to look at and, in a second paragraph, what it does not show"""
 KEYS = (
     ("P", "opens the slides from any page"),
-    ("Space, ← →, ↑ ↓", "on slides: next and previous; 1 to 7 jump to a slide; Escape opens its page"),
+    ("Space, ← →, ↑ ↓", "on slides: next and previous; 1 to 8 jump to a slide; Escape opens its page"),
     ("Tab, Shift+Tab", "move through buttons, fields, tabs and lines, and out of a table"),
     ("Enter, Space", "press the focused element"),
     ("Arrow keys", "move a slider, or the line of a chart, by one step; go from tab to tab and through a table"),
