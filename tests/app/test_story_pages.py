@@ -69,8 +69,10 @@ def test_a_run_without_gprune_tells_of_the_method_that_it_has(cache):
 
 
 @pytest.mark.slow
-def test_each_slide_has_its_sentence_and_its_figure(cache):
+def test_each_slide_has_its_sentence_and_its_figure(cache, monkeypatch):
     write_run(cache, study=a_study(evaluation=UNSEEN))
+    # no slide asks the worker
+    monkeypatch.setattr("gprune.app.ui.run_status.missing_inputs", lambda run: "Needs the model.")
     run = the_run(cache)
     for number, slide in enumerate(slides.SLIDES, start=1):
         app = opened(slide=str(number))

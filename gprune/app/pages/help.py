@@ -35,7 +35,7 @@ FEATURES = {
     "agreement": "ARI of the modules per layer, its controls, a third text",
     "inspector": "one neuron: ranks on each text, activating contexts, promoted tokens, ablation",
     "map": "map of the neurons of a layer by UMAP or PCA, with lasso",
-    "lens": "text lens: loss token by token, continuations of dense and pruned model",
+    "lens": "text lens: loss token by token; continuations and chat answers of dense and pruned models, with KL",
     "decisions": "retention by drift bin, budget by layer, effect of each part of GPrune",
     "atlas": "mask atlas of every method, overlap of masks",
     "rasa": "draggable thresholds with live counts and perplexity, repairs, presets, a new run, retention curve",

@@ -70,7 +70,7 @@ SLIDES = (
     Slide("rasa", "Which scores cannot be trusted?", story.adapted_finding, "modules"),
     Slide("decisions", "Where did the budget go?", story.budget_finding, "retention"),
     Slide("compare", "Was it worth it?", story.unseen_finding, "perplexity"),
-    Slide("lens", "How do the models answer?", story.continuation_finding),
+    Slide("lens", "How do the models continue?", story.continuation_finding),
     Slide("rasa", "What if less is kept?", story.retention_finding),
 )
 _NUMBERS = [*(str(number) for number in range(1, len(SLIDES) + 1)), ""]
