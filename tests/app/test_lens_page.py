@@ -140,7 +140,7 @@ def test_own_text_and_what_is_too_long_or_empty(cache, pool):
     pool.places = len(PIECES)
     app.run()
     assert "Context length reached: the first 8 of 1,234,567 tokens are read" in words(app)
-    assert "The last 3 of 1,234,567 tokens of the prompt are read" in words(app)
+    assert "The last 3 of 1,234,567 tokens of the prompt are read, because no more fit" in words(app)
     assert "א" not in str(dict(app.query_params))
     # it is there still after another page
     app = on(on(app, "home"), "lens")

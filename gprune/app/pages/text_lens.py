@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,8 @@ _SOURCES = {"window": "A window of an evaluation text", "typed": "My own text"}
 _MOST_WINDOWS = 10**6
 """maximum number of a window while the number of windows of the text is unknown"""
 _MOST_SEED = 2**31 - 1
+_QUOTED_CHARACTERS = 200
+"""maximum length of the prompt on the slide; the models read all of it"""
 _MOST_TOKENS = 256
 """maximum number of tokens of a continuation"""
 _PROMPT, _PROMPT_KEY = "The first thing to know about", "lens_prompt"
@@ -266,7 +269,10 @@ def _show_writing(run: Run, models: _Models, live: bool) -> None:
 def _draw_continuations(models: _Models, prompt: Prompt, reading: Reading) -> None:
     dense = reading.answers[0]
     if isinstance(dense, Continuation) and dense.read < dense.total:
-        st.caption(f"The last {dense.read:,} of {dense.total:,} tokens of the prompt are read.")
+        st.caption(
+            f"The last {dense.read:,} of {dense.total:,} tokens of the prompt are read, because no more fit into the "
+            "context. Shorten the prompt, or generate fewer tokens."
+        )
     labels = ("Dense model", *models.labels)
     continuations = [answer for answer in reading.answers if isinstance(answer, Continuation)]
     limit = token_loss.color_scale_limit([np.empty(0), *(answer.divergences for answer in continuations[1:])])
@@ -310,7 +316,7 @@ def draw_continuation_slide(run: Run, _: object) -> None:
     names = run.require(run.methods_with_masks, stages.masks)
     prompt = Prompt(st.session_state.get(_PROMPT_KEY, "").strip() or _PROMPT)
     with st.container(key=slides.FRAME):
-        st.markdown(f"“{escape(prompt.typed)}”")
+        st.markdown(f"“{escape(textwrap.shorten(prompt.typed, _QUOTED_CHARACTERS, placeholder=' …'))}”")
         if asking.can_ask(run, is_requested=True):
             models = _make_models(*_default_methods(names))
             _show_answer(run, prompt, models, "slide", functools.partial(_draw_continuations, models, prompt))

@@ -152,7 +152,7 @@ def _format_limit(limit: float) -> str:
 
 
 def losses_data(tokens: Sequence[str], dense: Array, pruned: Array, limit: float, label: str) -> dict[str, Any]:
-    """Return the data for the browser: the strings, and the losses as float32."""
+    """Return the data for the browser: the strings, the legend, and the losses as float32."""
     losses = [np.asarray(values).astype("<f4").tobytes() for values in (dense, pruned)]
     digest = hashlib.sha256("\0".join([label, f"{limit}", *tokens]).encode("utf-8", "replace"))
     for raw in losses:
