@@ -20,9 +20,9 @@ def _streamlit_page(page: Page) -> st.Page:
 def _load_slide_figures() -> SlideFigures:
     # imported here because only the slides need the figures of all pages
     from gprune.app.figures import load_figures
-    from gprune.app.pages import rasa
+    from gprune.app.pages import rasa, text_lens
 
-    return SlideFigures(load_figures(), rasa.show_slide)
+    return SlideFigures(load_figures(), {"rasa": rasa.show_slide, "lens": text_lens.draw_continuation_slide})
 
 
 frame.run({heading: list(map(_streamlit_page, pages)) for heading, pages in SECTIONS.items()}, _load_slide_figures)

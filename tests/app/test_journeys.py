@@ -119,6 +119,7 @@ def addresses():
 STATES = (
     "?slide=2",
     "?slide=7",
+    "?slide=8",
     *(f"compare?tab=studies&cp_view={view}" for view in ("studies", "fair", "paper")),
     "rasa?rasa_qd=0.7&rasa_curves=gprune",
     *(f"runs?jobs_tab={tab}" for tab in ("jobs", "runs")),

@@ -1,10 +1,11 @@
 """The pages that ask the preview: a text read token by token, and units that are decided by hand."""
 
+import base64
 import json
 
 import numpy as np
 import pytest
-from app_driver import on, open_page, plain_words, show, words
+from app_driver import on, open_page, opened, plain_words, show, words
 from fake_pool import FakePool
 from synthetic_run import a_study, the_run
 
@@ -26,15 +27,19 @@ def pieces():
 class FakeReader(FakePool):
     """Has read everything already: the n-th model loses n / 10 nats more on every token."""
 
-    problem, total, places = "", len(PIECES), 0
+    problem, total, places, answer_length = "", len(PIECES), 0, None
 
     def reading(self, identity):
         request, models = self.asked[int(identity.split()[0])]
         if self.problem:
             return Reading("failed", (None,) * len(models), self.problem)
         if isinstance(request, Prompt):
-            ids = [(5, 6, *range(n)) for n in range(len(models))]
-            return Reading("complete", tuple(Continuation(f" went {EVIL}", item, True, 3, self.total) for item in ids))
+            ids = [(5, 6, *range(n))[: self.answer_length] for n in range(len(models))]
+            answers = [
+                Continuation("", item, True, 3, self.total, pieces()[: len(item)], np.full(len(item), n / 4))
+                for n, item in enumerate(ids)
+            ]
+            return Reading("complete", tuple(answers))
         losses = np.array([np.nan, *np.linspace(1, 2, len(PIECES) - 1)])
         sides = [losses + n * np.arange(len(PIECES)) / 10 for n in range(len(models))]
         return Reading("complete", tuple(TokenLosses(pieces(), side, self.total, self.places) for side in sides))
@@ -62,7 +67,7 @@ def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
     loss = f"the loss of GPrune rises most there, +{(pruned - dense).max():.2f} nats/token"
     assert f"Window {worst} is the default: {loss}" in plain_words(app)
     assert [model.method for model in models] == ["dense", "gprune", "flap"]
-    assert (prompt.most, prompt.temperature, prompt.seed) == (40, 0.8, 0) and prompt.typed
+    assert (prompt.most, prompt.temperature, prompt.seed) == (48, 0.8, 0) and prompt.typed and not prompt.is_chat
     assert "Sampled at temperature 0.8 with seed 0" in words(app)
     assert app.number_input(key="lens_window_number").max == 95
     app.number_input(key="lens_window_number").set_value(7).run()
@@ -71,6 +76,10 @@ def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
     assert pool.asked[-1][0].seed == 5 and app.query_params["lens_seed"] == "5"
     app.number_input(key="lens_temperature_number").set_value(0.0).run()
     assert pool.asked[-1][0].temperature == 0 and "Always the most likely token" in words(app)
+    app.number_input(key="lens_tokens_number").set_value(200).run()
+    app.toggle(key="lens_chat_toggle").set_value(True).run()
+    assert pool.asked[-1][0].most == 200 and pool.asked[-1][0].is_chat
+    assert app.query_params["lens_tokens"] == "200" and app.query_params["lens_chat"] == "1"
 
 
 def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
@@ -88,7 +97,7 @@ def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
     assert not app.exception and all(EVIL not in item.proto.body for item in app.get("html"))
     assert len(app.get("html")) == 2
     rendered = [json.loads(item.proto.json) for item in app.get("bidi_component")]
-    assert [element["label"] for element in rendered] == ["GPrune", "FLAP"]
+    assert [element["label"] for element in rendered] == ["GPrune", "FLAP", "Dense model", "GPrune", "FLAP"]
     assert rendered[0]["tokens"][:4] == ["The", "·river", "↵\n", EVIL.replace(" ", "·")]
     assert rendered[0]["tokens"][4:7] == ["‹U+202E›abc", "🙂", "‹2/2›"]
     assert rendered[0]["limit"] == rendered[1]["limit"]
@@ -98,7 +107,23 @@ def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
     assert all(EVIL not in item.value for item in app.markdown)
     # how a small model goes on decides no title
     assert "How do the models continue?" in words(app) and "in common" not in words(app)
-    assert [code.value for code in app.code if "went" in code.value] == [f" went {EVIL}"] * 3
+    answers = rendered[2:]
+    assert [element["tokens"] for element in answers] == [
+        ["The", "·river"],
+        rendered[0]["tokens"][:3],
+        rendered[0]["tokens"][:4],
+    ]
+    kl = [np.frombuffer(base64.b64decode(element["pruned"]), "<f4").tolist() for element in answers]
+    assert kl == [[0, 0], [0.25] * 3, [0.5] * 4]
+    assert [element["limit"] for element in answers] == [0, 0.5, 0.5]
+    assert [element["legend"]["worse"] for element in answers] == ["", "0.50", "0.50"]
+    assert "4 tokens, mean KL 0.50 nats" in text and "2 tokens\n" in text
+
+
+def test_an_answer_that_ends_at_once_gets_a_sentence(cache, pool):
+    pool.answer_length = 0
+    app = show("lens", cache, {"lens_live": "1"})
+    assert words(app).count("The model ends its answer at once.") == 3 and not app.exception
 
 
 def test_own_text_and_what_is_too_long_or_empty(cache, pool):
@@ -115,7 +140,7 @@ def test_own_text_and_what_is_too_long_or_empty(cache, pool):
     pool.places = len(PIECES)
     app.run()
     assert "Context length reached: the first 8 of 1,234,567 tokens are read" in words(app)
-    assert "The last 3 of 1,234,567 tokens of the prompt are read" in words(app)
+    assert "The last 3 of 1,234,567 tokens of the prompt are read, because no more fit" in words(app)
     assert "א" not in str(dict(app.query_params))
     # it is there still after another page
     app = on(on(app, "home"), "lens")
@@ -130,7 +155,17 @@ def test_what_goes_wrong_is_one_sentence(pool, name):
 
 def test_a_run_of_one_method_shows_one_panel(cache, pool):
     app = show("lens", cache, {"lens_live": "1"}, study=a_study(methods=("dense", "flap")))
-    assert len(app.get("bidi_component")) == 1 and len(pool.asked[0][1]) == 2
+    assert len(app.get("bidi_component")) == 3 and len(pool.asked[0][1]) == 2
+
+
+def test_the_slide_has_the_answers_of_three_models_and_a_pack_says_what_it_lacks(pool, name, monkeypatch):
+    app = opened(slide="7")
+    ((prompt, models),) = pool.asked
+    assert prompt == Prompt("The first thing to know about") and prompt.typed in words(app)
+    assert [model.method for model in models] == ["dense", "gprune", "flap"]
+    assert "the pruned models continue the same prompt" in words(app) and "mean KL 0.50 nats" in words(app)
+    monkeypatch.setattr("gprune.app.ui.run_status.missing_inputs", lambda run: "Needs the model.")
+    assert "Needs the model." in plain_words(opened(slide="7")) and len(pool.asked) == 1
 
 
 def test_differences_scale_and_signs_and_the_payload_of_a_long_passage():

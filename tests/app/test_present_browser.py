@@ -101,7 +101,7 @@ def test_the_first_screen_holds_the_figures_and_p_opens_the_slides_from_any_page
         expect(page.get_by_role("button", name="Slides").first).to_be_visible()
         page.keyboard.press("p")
         page.wait_for_url("**slide=1**")
-        expect(page.locator(".st-key-slide p").first).to_contain_text("1 / 7")
+        expect(page.locator(".st-key-slide p").first).to_contain_text(f"1 / {len(SLIDES)}")
         expect(page.get_by_role("navigation", name="slides").get_by_role("button")).to_have_count(len(SLIDES))
         page.keyboard.press("4")
         page.wait_for_url("**slide=4**")

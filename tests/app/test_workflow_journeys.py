@@ -187,7 +187,7 @@ def test_a_typed_text_is_read_and_shown_as_text(visit):
     page.get_by_role("button", name="Read", exact=True).click()
     # the continuations come last: from here on nothing is drawn anew under what is looked at
     expect(page.get_by_text("Sampled at temperature 0.8 with seed 0")).to_be_visible()
-    panels = page.locator(".lens-tokens")
+    panels = page.locator(".st-key-card_lens_reading .lens-tokens")
     expect(panels).to_have_count(2)
     expect(page.get_by_role("heading", name="Compared with the dense model")).to_be_visible()
     expect(page.get_by_text("Context length reached")).to_be_visible()
@@ -206,3 +206,27 @@ def test_a_typed_text_is_read_and_shown_as_text(visit):
     expect(visible).to_be_focused()
     # the address holds no text and brings another person to the same view
     page.wait_for_url(lambda url: "lens_what=typed" in url and "lens_live=1" in url and "river" not in url)
+
+
+def test_three_models_continue_a_prompt_and_their_tokens_are_coloured_on_a_phone_too(visit):
+    page = visit.page("lens?lens_temperature=0&lens_tokens=12")
+    page.get_by_label("Prompt", exact=True).fill("The river was")
+    page.get_by_role("button", name="Continue", exact=True).click()
+    card = page.locator(".st-key-card_lens_writing")
+    expect(card.get_by_text(re.compile("^12 tokens, mean KL [0-9.]+ nats$"))).to_have_count(2)
+    panels = card.locator(".lens-tokens .passage")
+    expect(panels).to_have_count(3)
+    colours = [
+        panel.locator("span").evaluate_all("all => all.map(x => x.style.backgroundColor)") for panel in panels.all()
+    ]
+    assert [len(values) for values in colours] == [12] * 3 and not any(colours[0])
+    assert all(any("224, 130, 20" in colour for colour in values) for values in colours[1:])
+    token = panels.nth(1).locator("span").first
+    token.dispatch_event("pointerover")
+    assert re.search("KL to the dense model: [0-9.]+ nats", str(token.get_attribute("title")))
+    page.set_viewport_size({"width": 390, "height": 844})
+    # the columns are below each other
+    expect(panels).to_have_count(3)
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+    boxes = [panel.bounding_box() for panel in panels.all()]
+    assert len({box["x"] for box in boxes}) == 1 and boxes[0]["y"] < boxes[1]["y"] < boxes[2]["y"]

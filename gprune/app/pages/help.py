@@ -17,7 +17,7 @@ READ = dict(split_document(Path(__file__).with_name("reading.md").read_text("utf
 """for each tab: what to look at and, in a second paragraph, what it does not show"""
 KEYS = (
     ("P", "opens the slides from any page"),
-    ("Space, ← →, ↑ ↓", "on slides: next and previous; 1 to 7 jump to a slide; Escape opens its page"),
+    ("Space, ← →, ↑ ↓", "on slides: next and previous; 1 to 8 jump to a slide; Escape opens its page"),
     ("Tab, Shift+Tab", "move through buttons, fields, tabs and lines, and out of a table"),
     ("Enter, Space", "press the focused element"),
     ("Arrow keys", "move a slider, or the line of a chart, by one step; go from tab to tab and through a table"),
@@ -35,7 +35,7 @@ FEATURES = {
     "agreement": "ARI of the modules per layer, its controls, a third text",
     "inspector": "one neuron: ranks on each text, activating contexts, promoted tokens, ablation",
     "map": "map of the neurons of a layer by UMAP or PCA, with lasso",
-    "lens": "text lens: loss token by token, continuations of dense and pruned model",
+    "lens": "text lens: loss token by token; continuations and chat answers of dense and pruned models, with KL",
     "decisions": "retention by drift bin, budget by layer, effect of each part of GPrune",
     "atlas": "mask atlas of every method, overlap of masks",
     "rasa": "draggable thresholds with live counts and perplexity, repairs, presets, a new run, retention curve",

@@ -2,7 +2,8 @@
 
 import contextlib
 import functools
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from gprune.app import preview
 from gprune.app.preview import (
     DENSE,
     MOST_CHARACTERS,
+    MOST_WRITTEN,
     Continuation,
     Passage,
     Prompt,
@@ -24,7 +26,7 @@ from gprune.app.preview import (
     Source,
     TokenLosses,
 )
-from gprune.app.ui import address, asking, components, frame, tables
+from gprune.app.ui import address, asking, components, frame, slides, tables
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import control_label
 from gprune.app.ui.text import escape, escape_error
@@ -41,6 +43,12 @@ _SOURCES = {"window": "A window of an evaluation text", "typed": "My own text"}
 _MOST_WINDOWS = 10**6
 """maximum number of a window while the number of windows of the text is unknown"""
 _MOST_SEED = 2**31 - 1
+_QUOTED_CHARACTERS = 200
+"""maximum length of the prompt on the slide; the models read all of it"""
+_MOST_TOKENS = 256
+"""maximum number of tokens of a continuation"""
+_PROMPT, _PROMPT_KEY = "The first thing to know about", "lens_prompt"
+"""default prompt, and session key of the reader's"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,14 +85,22 @@ def _choose_models(run: Run) -> _Models | None:
             # raises MissingResultError, which the card shows
             run.require(labels, stages.masks)
         return None
-    names = list(labels)
-    second = "flap" if "flap" in labels else names[min(1, len(names) - 1)]
+    first, second = _default_methods(labels)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        left = address.selectbox("Left model", labels, "lens_left", names[0], width=280)
+        left = address.selectbox("Left model", labels, "lens_left", first, width=280)
         right = address.selectbox("Right model", labels, "lens_right", second, width=280)
-    names = list(dict.fromkeys((left, right)))
+    return _make_models(left, right)
+
+
+def _default_methods(names: Iterable[str]) -> tuple[str, str]:
+    methods = list(names)
+    return methods[0], "flap" if "flap" in methods else methods[min(1, len(methods) - 1)]
+
+
+def _make_models(*methods: str) -> _Models:
+    names = list(dict.fromkeys(methods))
     questions = (Question("", DENSE), *(Question("", name) for name in names))
-    return _Models(questions, tuple(labels[name] for name in names))
+    return _Models(questions, tuple(map(control_label, names)))
 
 
 def _show_answer(
@@ -228,13 +244,17 @@ def _show_worst_tokens(card: cards.Card, pieces: list[Token], dense: Array, loss
 
 
 def _show_writing(run: Run, models: _Models, live: bool) -> None:
-    text = _text_area("Prompt", "lens_prompt", "The first thing to know about", height=80)
+    text = _text_area("Prompt", _PROMPT_KEY, _PROMPT, height=80)
+    is_chat = address.toggle(
+        "Chat message", "lens_chat", help="Send the prompt as one user message in the tokenizer’s chat template."
+    )
     with st.container(horizontal=True, vertical_alignment="bottom"):
         temperature = address.number_field(
             "Temperature", "lens_temperature", 0.8, 0.0, 2.0, 0.1, width=160,
             help="Divisor of the logits before a token is sampled; 0 selects the most likely token."
         )  # fmt: skip
         seed = address.number_field("Seed", "lens_seed", 0, 0, _MOST_SEED, 1, width=160)
+        length = address.number_field("Tokens", "lens_tokens", MOST_WRITTEN, 1, _MOST_TOKENS, 1, width=160)
         components.action_button("Continue", "lens_write", "edit", address.set_value, _LIVE, True)
     if not text.strip():
         st.caption("The prompt is empty: type some words.")
@@ -242,21 +262,30 @@ def _show_writing(run: Run, models: _Models, live: bool) -> None:
     if not live:
         st.caption("Switch on “Ask the model” above to compare the continuations of the dense and the pruned models.")
         return
-    prompt = Prompt(text, temperature=temperature, seed=seed)
+    prompt = Prompt(text, length, temperature, seed, is_chat)
     _show_answer(run, prompt, models, "writing", functools.partial(_draw_continuations, models, prompt))
 
 
 def _draw_continuations(models: _Models, prompt: Prompt, reading: Reading) -> None:
     dense = reading.answers[0]
     if isinstance(dense, Continuation) and dense.read < dense.total:
-        st.caption(f"The last {dense.read:,} of {dense.total:,} tokens of the prompt are read.")
-    labels = ("The dense model", *models.labels)
+        st.caption(
+            f"The last {dense.read:,} of {dense.total:,} tokens of the prompt are read, because no more fit into the "
+            "context. Shorten the prompt, or generate fewer tokens."
+        )
+    labels = ("Dense model", *models.labels)
+    continuations = [answer for answer in reading.answers if isinstance(answer, Continuation)]
+    limit = token_loss.color_scale_limit([np.empty(0), *(answer.divergences for answer in continuations[1:])])
     for column, label, answer in zip(st.columns(len(labels)), labels, reading.answers, strict=True):
         with column:
-            st.markdown(f"**{escape(label)}**")
             if isinstance(answer, Continuation):
-                st.code(token_loss.readable(answer.text) or "(nothing)", language=None, wrap_lines=True)
-                st.caption(f"{len(answer.ids)} tokens" + ("" if answer.complete else " …"))
+                _draw_continuation(answer, label, limit if answer is not dense else 0.0)
+            else:
+                st.caption(f"**{escape(label)}**: waiting")
+    st.caption(
+        "Orange: the pruned model's next-token distribution differs from the dense model's after the same tokens, in "
+        "nats of KL(pruned ‖ dense). Hover over a token for its value."
+    )
     sampling = "Always the most likely token, so the same prompt gives the same continuation."
     if prompt.temperature:
         sampling = (
@@ -265,3 +294,29 @@ def _draw_continuations(models: _Models, prompt: Prompt, reading: Reading) -> No
             "continuation says little about a model."
         )
     st.caption(f"{sampling} At most {prompt.most} tokens.")
+
+
+def _draw_continuation(answer: Continuation, label: str, limit: float) -> None:
+    """Draw one continuation; the colour scale ends at `limit` nats, and the dense model has the limit 0."""
+    if answer.complete and not answer.ids:
+        st.markdown(f"**{escape(label)}**")
+        st.caption("The model ends its answer at once.")
+        return
+    tokens = [token_loss.mark_spaces(Token(piece.text, piece.number, piece.count)) for piece in answer.pieces]
+    components.draw_divergences(tokens, answer.divergences, limit, label, key=f"lens_answer_{label}")
+    mean = f", mean KL {answer.divergences.mean():.2f} nats" if limit and tokens else ""
+    st.caption(f"{len(answer.ids)} tokens{mean}" + ("" if answer.complete else " …"))
+
+
+def draw_continuation_slide(run: Run, _: object) -> None:
+    """Draw the slide: the continuations of the reader's prompt, always with the most likely token.
+
+    Raises MissingResultError if no masks exist.
+    """
+    names = run.require(run.methods_with_masks, stages.masks)
+    prompt = Prompt(st.session_state.get(_PROMPT_KEY, "").strip() or _PROMPT)
+    with st.container(key=slides.FRAME):
+        st.markdown(f"“{escape(textwrap.shorten(prompt.typed, _QUOTED_CHARACTERS, placeholder=' …'))}”")
+        if asking.can_ask(run, is_requested=True):
+            models = _make_models(*_default_methods(names))
+            _show_answer(run, prompt, models, "slide", functools.partial(_draw_continuations, models, prompt))

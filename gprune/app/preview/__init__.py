@@ -11,6 +11,7 @@ units in place, without copying it. Everything else runs in the app's process.
 from typing import TYPE_CHECKING
 
 from gprune.app.preview.questions import (
+    MOST_WRITTEN,
     NO_DIFFERENCE,
     Answer,
     Continuation,

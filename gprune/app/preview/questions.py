@@ -18,7 +18,7 @@ FEWEST_WINDOWS = 8
 """minimum number of measured windows for a verdict, unless the text has fewer: the standard error of fewer is too
 uncertain"""
 NO_DIFFERENCE = "no measurable difference"
-MOST_WRITTEN = 40
+MOST_WRITTEN = 48
 """default number of tokens of a continuation"""
 Phase = Literal["cold", "loading", "warm", "fitting", "waiting", "ended"]
 Progress = Literal["open", "complete", "dropped", "failed"]
@@ -58,15 +58,17 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A typed text that models continue."""
+    """A typed text that models continue, or a message that they answer."""
 
     typed: str
     most: int = MOST_WRITTEN
-    """maximum number of tokens to generate"""
+    """maximum number of tokens to generate; at most half of the model's context length"""
     temperature: float = 0.0
     """divisor of the logits before a token is sampled; 0 selects the most likely token"""
     seed: int = 0
     """seed of the sampling; all models get the same random numbers"""
+    is_chat: bool = False
+    """whether the text is a user message, rendered by the chat template of the tokenizer"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,11 @@ class Continuation:
     """number of tokens of the prompt that were read, counted from its end"""
     total: int
     """number of tokens of the prompt"""
+    pieces: tuple[Piece, ...] = ()
+    """the tokens as text"""
+    divergences: Array = field(default_factory=lambda: np.empty(0))
+    """(tokens,) KL(pruned || dense) in nats of the next-token distributions at temperature 1, given the prompt and the
+    tokens before; 0 for the dense model"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -53,7 +53,7 @@ _PASSAGES = st.components.v2.component(
 _LOSSES = st.components.v2.component(
     "gprune_lens_tokens",
     html='<div class="lens-tokens"><div class="legend"><strong class="label"></strong><span class="better"></span>'
-    '<i class="ramp"></i><span class="worse"></span><span>nats, pruned − dense</span></div>'
+    '<i class="ramp"></i><span class="worse"></span><span class="unit"></span></div>'
     '<div class="passage" tabindex="0" role="group"></div></div>\n',
     css=read_asset("tokens.css"),
     js=read_asset("tokens.js"),
@@ -136,8 +136,24 @@ def draw_losses(tokens: Sequence[str], dense: Array, pruned: Array, limit: float
     _LOSSES(key=key, data=losses_data(tokens, dense, pruned, limit, label), height="content")
 
 
+def draw_divergences(tokens: Sequence[str], divergences: Array, limit: float, label: str, *, key: str) -> None:
+    """Draw an answer whose tokens are coloured by their divergence from the dense model, up to `limit` nats.
+
+    `divergences` are (tokens,) KL in nats. An answer with the limit 0 has no colours and no legend.
+    """
+    data = losses_data(tokens, np.zeros(len(tokens)), divergences, limit, label)
+    legend = {"better": "0", "worse": _format_limit(limit), "unit": "nats, KL"} if limit else {}
+    data["legend"] = {"label": label} | (legend or dict.fromkeys(("better", "worse", "unit"), ""))
+    data["ramp"] = f"linear-gradient(to right, transparent, rgb(224 130 20 / {58 if limit else 0}%))"
+    _LOSSES(key=key, data=data | {"measure": "KL to the dense model"}, height="content")
+
+
+def _format_limit(limit: float) -> str:
+    return f"{limit:.{2 if limit < 1 else 1}f}"
+
+
 def losses_data(tokens: Sequence[str], dense: Array, pruned: Array, limit: float, label: str) -> dict[str, Any]:
-    """Return the data for the browser: the strings, and the losses as float32."""
+    """Return the data for the browser: the strings, the legend, and the losses as float32."""
     losses = [np.asarray(values).astype("<f4").tobytes() for values in (dense, pruned)]
     digest = hashlib.sha256("\0".join([label, f"{limit}", *tokens]).encode("utf-8", "replace"))
     for raw in losses:
@@ -148,6 +164,13 @@ def losses_data(tokens: Sequence[str], dense: Array, pruned: Array, limit: float
         "pruned": base64.b64encode(losses[1]).decode("ascii"),
         "limit": limit,
         "label": label,
+        "legend": {
+            "label": label,
+            "better": f"better −{_format_limit(limit)}",
+            "worse": f"+{_format_limit(limit)} worse",
+            "unit": "nats, pruned − dense",
+        },
+        "ramp": "",
         "digest": digest.hexdigest()[:16],
     }
 

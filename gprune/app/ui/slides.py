@@ -48,7 +48,7 @@ class Slide:
     finding: Callable[[Run], str]
     """returns the answer of a run, whose first sentence is shown; raises MissingResultError if a result is missing"""
     figure: str = ""
-    """name of its figure; empty for the last slide, which has the retention curve"""
+    """name of its figure; empty for a slide of `SlideFigures.live`"""
 
     def sentence(self, run: Run | None) -> str:
         """Return the sentence, or the reason why there is none. Raises GpruneError if a result is damaged."""
@@ -70,6 +70,7 @@ SLIDES = (
     Slide("rasa", "Which scores cannot be trusted?", story.adapted_finding, "modules"),
     Slide("decisions", "Where did the budget go?", story.budget_finding, "retention"),
     Slide("compare", "Was it worth it?", story.unseen_finding, "perplexity"),
+    Slide("lens", "How do the models continue?", story.continuation_finding),
     Slide("rasa", "What if less is kept?", story.retention_finding),
 )
 _NUMBERS = [*(str(number) for number in range(1, len(SLIDES) + 1)), ""]
@@ -88,9 +89,9 @@ class SlideFigures:
 
     panels: Mapping[str, PanelFunction[...]]
     """the figures of all pages by name"""
-    retention_curve: Callable[[Run, Callable[[str], None]], None]
-    """draws slider and figure of the last slide, the figure in the container FRAME; calls its second argument with the
-    sentence for the retention of the slider"""
+    live: Mapping[str, Callable[[Run, Callable[[str], None]], None]]
+    """by place, draws a slide that asks the live worker, its figure in the container FRAME; may call its second
+    argument with another sentence"""
 
 
 def draw_button(key: str, **look: Any) -> None:
@@ -124,7 +125,7 @@ def draw_slide(run: Run | None, figures: SlideFigures) -> None:
                     with st.container(key=FRAME):
                         _draw_figure(slide.figure, figures.panels[slide.figure](run))
                 elif run is not None:
-                    figures.retention_curve(run, partial(_draw_sentence, heading))
+                    figures.live[slide.place](run, partial(_draw_sentence, heading))
         _draw_foot(number)
 
 

@@ -220,6 +220,12 @@ def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
     return verdict.comparison_finding(results, texts, holdout_statuses(run), expected_results([run]))
 
 
+def continuation_finding(run: Run) -> str:
+    """Return a sentence on the continuations of the models. Raises MissingResultError if no masks exist."""
+    run.require(run.methods_with_masks, stages.masks)
+    return "The dense model and the pruned models continue the same prompt."
+
+
 def retention_finding(run: Run) -> str:
     """Return a sentence on how much GPrune, or else the first method, raises perplexity on the headline's text."""
     text, lines = headline_results(run)

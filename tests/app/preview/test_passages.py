@@ -95,6 +95,68 @@ def test_a_drawn_continuation_is_one_whatever_its_turns_and_follows_its_temperat
     np.testing.assert_allclose(np.bincount(rendered) / 4000, [0.5, 0.3, 0.2], atol=0.03)
 
 
+def log_probabilities(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0, -1].double().log_softmax(-1)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_continuation_and_its_divergence_are_those_of_a_loop_without_a_cache(source, handler, temperature):
+    work = RunContext(source.graph.study, source.graph.inputs, source.results.store.texts)
+    tokenizer = AutoTokenizer.from_pretrained(source.graph.study.model)
+    masks = random_masks(work.decoder.shape, 5)
+    prompt, pruned = Prompt("The river was", 10, temperature, 2), cut(work.decoder, masks)
+    context, tokens, divergences = tokenizer(prompt.typed)["input_ids"], [], []
+    for index in range(prompt.most):
+        first, second = (log_probabilities(model, [*context, *tokens]) for model in (pruned, work.decoder.model))
+        divergences.append(float((first.exp() * (first - second)).sum()))
+        tokens.append(passages.sample_token(first.numpy(), prompt, index))
+    reply = answer_of(handler, source, prompt, Question("", "gprune", masks, fitted=False))
+    assert list(reply.ids) == tokens and len(reply.pieces) == len(tokens)
+    assert "".join(piece.text for piece in reply.pieces).strip() == tokenizer.decode(tokens).strip()
+    np.testing.assert_allclose(reply.divergences, divergences, atol=1e-4)
+    assert min(divergences) > 1e-3
+    dense = answer_of(handler, source, prompt, Question("", DENSE))
+    assert not dense.divergences.any() and len(dense.divergences) == len(dense.ids)
+    # what the pruned model has is gone afterwards
+    assert list(dense.ids) == list(answer_of(handler, source, prompt, Question("", DENSE)).ids) != tokens
+
+
+def test_an_end_token_ends_a_continuation_also_as_its_first_token(source, handler, monkeypatch):
+    prompt, question = Prompt("The river was", 12), Question("", "gprune")
+    ids = answer_of(handler, source, prompt, question).ids
+    for end in (ids[5], ids[0]):
+        monkeypatch.setattr(handler.model.decoder.model.generation_config, "eos_token_id", [end])
+        reply = answer_of(handler, source, prompt, question)
+        assert reply.ids == ids[: ids.index(end)] and reply.complete
+        assert len(reply.divergences) == len(reply.pieces) == len(reply.ids)
+
+
+def test_a_message_is_rendered_by_the_template_and_one_that_cannot_be_gets_a_sentence(source, handler, monkeypatch):
+    def answer(text):
+        return answer_of(handler, source, Prompt(text, 6, is_chat=True), Question("", "gprune"))
+
+    tokenizer = handler.model.decoder.tokenizer
+    monkeypatch.setattr(tokenizer, "chat_template", None, raising=False)
+    kind, problem, usable = answer("The river")
+    assert kind == "problem" and usable and problem.endswith("no chat template: switch off “Chat message”")
+    template = (
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}{% if add_generation_prompt %} so{% endif %}"
+    )
+    monkeypatch.setattr(tokenizer, "chat_template", template)
+    rendered = "user: The river so"
+    assert answer("The river").total == len(tokenizer(rendered, add_special_tokens=False)["input_ids"])
+    assert answer("The river").ids == answer_of(handler, source, Prompt(rendered, 6), Question("", "gprune")).ids
+    assert "the prompt is empty" in answer(" ")[1]
+    total = len(tokenizer(f"user: {TYPED * 9} so", add_special_tokens=False)["input_ids"])
+    limits = f"has {total} tokens with its template, and the model reads at most 58 before 6 new ones: shorten"
+    assert limits in answer(TYPED * 9)[1]
+    with torch.no_grad():
+        weight = handler.model.decoder.model.get_output_embeddings().weight
+        monkeypatch.setattr(weight, "data", torch.full_like(weight, torch.inf))
+    assert "a logit is not finite" in answer("The river")[1]
+
+
 def test_what_is_longer_than_the_models_positions_is_read_as_far_as_they_go(source, handler, monkeypatch):
     long = TYPED * 200
     reply = answer_of(handler, source, Passage(typed=long), Question("", DENSE))

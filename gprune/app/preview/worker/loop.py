@@ -1,7 +1,7 @@
 """Main loop of the worker: ``python -m gprune.app.preview.worker.loop FD``, started and ended by the app.
 
 Receives (task, arguments, answer so far) from the socket FD and sends the extended answer back, one slice of work at a
-time, so that the app can send a newer request between two slices. The task is `load` or a key of TASKS. Replies are
+time, so that the app can send a newer request in between. The task is `load`, `write` or a key of TASKS. Replies:
 
     ("answer", answer)
     ("problem", sentence, whether the model can still be used)
@@ -26,7 +26,6 @@ from gprune.system.errors import Cancelled, GpruneError
 TASKS: dict[str, Callable[..., Any]] = {
     "losses": measure_losses,
     "read": passages.read_passage,
-    "write": passages.extend_continuation,
     "neuron": neuron.answer_neuron,
 }
 Reply = tuple[Any, ...]
@@ -77,6 +76,9 @@ class RequestHandler:
             # the model in memory is no longer that of the run
             self.model = None
             raise
+        if task == "write":
+            # compares the pruned model with the dense one, so it silences the units itself
+            return passages.extend_continuation(self.model, previous, **arguments, on_progress=self._report)
         # requests about a neuron have no pruning: they concern the dense model
         pruning = arguments.get("pruning")
         task_arguments = {name: value for name, value in arguments.items() if name != "pruning"}

@@ -1,4 +1,4 @@
-"""Losses of a passage token by token, and continuations of a prompt.
+"""Losses of a passage token by token, and continuations of a prompt with their divergence from the dense model.
 
 A window of an evaluation text has the token ids of the run. A typed text is tokenised like a document of the run, with
 the special tokens that the tokenizer adds.
@@ -10,12 +10,14 @@ import numpy as np
 import torch
 
 from gprune.app.preview.questions import Continuation, Passage, Piece, Prompt, TokenLosses
-from gprune.app.preview.requests import Text
+from gprune.app.preview.requests import Pruning, Text
 from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.data.texts.tokens import encode, require_embedded
 from gprune.evaluation.perplexity import token_losses
 from gprune.records import Array
+from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, NumericsError, SettingsError
+from gprune.system.progress import Progress, silent
 
 MOST_READ = 4096
 """maximum number of tokens of a passage, even if the model has more positions"""
@@ -51,22 +53,47 @@ def read_passage(model: MaskedModel, _: object, passage: Passage, text: Text | N
     return TokenLosses(pieces, np.array([np.nan, *losses]), len(ids), _context_length(model) or 0)
 
 
-def extend_continuation(model: MaskedModel, previous: Continuation | None, prompt: Prompt) -> Continuation:
+def extend_continuation(
+    model: MaskedModel,
+    previous: Continuation | None,
+    prompt: Prompt,
+    pruning: Pruning | None = None,
+    on_progress: Progress = silent,
+) -> Continuation:
     """Extend the continuation of a prompt by a few tokens; `previous` is the continuation so far.
 
-    Raises SettingsError if the prompt has no token, CorpusError if the model has no tokenizer.
+    `pruning` is None for the dense model. Fits of its weights call `on_progress`. Raises SettingsError if the prompt
+    has no token or a message is longer than the context, CorpusError if the model has no tokenizer or no chat template,
+    NumericsError if a logit is not finite.
     """
     ids_before = () if previous is None else previous.ids
-    ids = encode_typed(model, prompt.typed)
+    ids = _encode_message(model, prompt.typed) if prompt.is_chat else encode_typed(model, prompt.typed)
     if not len(ids):
         raise SettingsError("the prompt is empty: type some words")
+    length = min(prompt.most, max(1, most_read(model) // 2))
     # keep the last tokens, and leave positions for the tokens to generate
-    used = ids[-max(1, most_read(model) - prompt.most) :]
-    count = min(TURN_TOKENS, prompt.most - len(ids_before))
-    new, ended = _generate(model, used.tolist(), ids_before, count, prompt)
-    text = _decode(model.decoder.tokenizer, [*ids_before, *new], skip=True)
-    ended = ended or len(ids_before) + len(new) >= prompt.most
-    return Continuation(text, (*ids_before, *new), ended, len(used), len(ids))
+    used = ids[-max(1, most_read(model) - length) :]
+    if prompt.is_chat and len(used) < len(ids):
+        raise SettingsError(
+            f"the message has {len(ids):,} tokens with its template, and the model reads at most {len(used):,} before "
+            f"{length:,} new ones: shorten the message"
+        )
+    count = min(TURN_TOKENS, length - len(ids_before))
+    with model.silenced(pruning, on_progress):
+        new, logits, ended = _generate(model, used.tolist(), ids_before, count, prompt)
+    divergences = np.zeros(len(new))
+    if new and pruning is not None:
+        divergences = _divergences(model, [*used.tolist(), *ids_before, *new[:-1]], np.stack(logits))
+    generated = (*ids_before, *new)
+    return Continuation(
+        _decode(model.decoder.tokenizer, list(generated), skip=True),
+        generated,
+        ended or len(generated) >= length,
+        len(used),
+        len(ids),
+        split_pieces(np.array(generated, dtype=np.int64), model.decoder.tokenizer),
+        divergences if previous is None else np.concatenate([previous.divergences, divergences]),
+    )
 
 
 def most_read(model: MaskedModel) -> int:
@@ -151,24 +178,62 @@ def encode_typed(model: MaskedModel, text: str) -> Array:
     return ids
 
 
+def _encode_message(model: MaskedModel, text: str) -> Array:
+    """(tokens,) ids of a user message in the default chat template, up to the beginning of the answer."""
+    tokenizer = require_tokenizer(model)
+    if not getattr(tokenizer, "chat_template", None):
+        raise CorpusError("the model's tokenizer has no chat template: switch off “Chat message”")
+    if not text.strip():
+        return np.empty(0, dtype=np.int32)
+    message = {"role": "user", "content": safe_parsing.replace_surrogates(text)}
+    rendered = tokenizer.apply_chat_template([message], tokenize=False, add_generation_prompt=True)
+    ids = np.asarray(tokenizer(rendered, add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int32)
+    require_embedded(ids, "the message", model.decoder.num_embeddings, tokenizer)
+    return ids
+
+
+@torch.inference_mode()
+def _divergences(model: MaskedModel, ids: list[int], logits: Array) -> Array:
+    """(new,) KL(pruned || dense) in nats at the last positions of `ids`.
+
+    `logits` are (new, vocabulary) float64 logits of the pruned model. Runs the dense model once.
+    """
+    network: Any = model.decoder.model
+    row = torch.tensor([ids], device=model.decoder.device)
+    result = network(input_ids=row, use_cache=False, logits_to_keep=len(logits))
+    dense = result.logits[0].double().cpu().log_softmax(-1)
+    pruned = torch.from_numpy(logits).log_softmax(-1)
+    # a token without probability adds nothing
+    terms = (pruned.exp() * (pruned - dense)).masked_fill(pruned == -torch.inf, 0.0)
+    values: Array = terms.sum(-1).clamp_min(0.0).numpy()
+    if not np.isfinite(values).all():
+        raise NumericsError(
+            "a logit is not finite: the model overflows in its number type, so run the study with float32 or bfloat16"
+        )
+    return values
+
+
 @torch.inference_mode()
 def _generate(
     model: MaskedModel, ids: list[int], ids_before: tuple[int, ...], count: int, prompt: Prompt
-) -> tuple[list[int], bool]:
-    """Return the next tokens, and True if the model has generated an end token."""
+) -> tuple[list[int], list[Array], bool]:
+    """Return the next tokens, their (vocabulary,) logits, and True if the model has generated an end token."""
     network: Any = model.decoder.model
     ends = _end_tokens(model)
     row, cache = torch.tensor([[*ids, *ids_before]], device=model.decoder.device), None
     new: list[int] = []
+    logits: list[Array] = []
     for index in range(len(ids_before), len(ids_before) + count):
         result = network(input_ids=row, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache = result.past_key_values
-        token = sample_token(result.logits[0, -1].double().cpu().numpy(), prompt, index)
+        scores = result.logits[0, -1].double().cpu().numpy()
+        token = sample_token(scores, prompt, index)
         if token in ends:
-            return new, True
+            return new, logits, True
         new.append(token)
+        logits.append(scores)
         row = torch.tensor([[token]], device=row.device)
-    return new, False
+    return new, logits, False
 
 
 def sample_token(logits: Array, prompt: Prompt, index: int) -> int:

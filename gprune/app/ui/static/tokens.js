@@ -11,13 +11,12 @@ export default function ({ parentElement, data }) {
   const root = parentElement.querySelector(".lens-tokens")
   if (!root || !data || digests.get(root) === data.digest) return
   digests.set(root, data.digest)
-  const end = data.limit.toFixed(data.limit < 1 ? 2 : 1)
-  const texts = { label: data.label, better: `better −${end}`, worse: `+${end} worse` }
-  for (const [name, text] of Object.entries(texts)) root.querySelector(`.${name}`).textContent = text
+  for (const [name, text] of Object.entries(data.legend)) root.querySelector(`.${name}`).textContent = text
+  root.querySelector(".ramp").style.background = data.ramp
   fill(root.querySelector(".passage"), { ...data, dense: losses(data.dense), pruned: losses(data.pruned) })
 }
 
-function fill(box, { tokens, dense, pruned, limit, label }) {
+function fill(box, { tokens, dense, pruned, limit, label, measure }) {
   const spans = tokens.map((text, i) => colored(text, pruned[i] - dense[i], limit))
   // a line may break before a white-space token, and elsewhere only if a word does not fit
   const breaks = (text) => (/^[·↵⇥]/.test(text) ? [document.createElement("wbr")] : [])
@@ -26,9 +25,9 @@ function fill(box, { tokens, dense, pruned, limit, label }) {
   // a title is set when the pointer is on its token
   box.onpointerover = ({ target }) => {
     const i = spans.indexOf(target)
-    if (i >= 0 && !target.title) target.title = describe(tokens[i], dense[i], pruned[i], label)
+    if (i >= 0 && !target.title) target.title = describe(tokens[i], dense[i], pruned[i], label, measure)
   }
-  box.setAttribute("aria-label", `${tokens.length} tokens, coloured by pruned − dense loss of ${label}`)
+  box.setAttribute("aria-label", `${tokens.length} tokens, coloured by ${measure || "pruned − dense loss"} of ${label}`)
 }
 
 function colored(text, worse, limit) {
@@ -40,9 +39,10 @@ function colored(text, worse, limit) {
   return span
 }
 
-function describe(text, dense, pruned, label) {
+function describe(text, dense, pruned, label, measure) {
   const word = `“${text.replace(/\n$/, "")}”`
   const worse = pruned - dense
+  if (measure) return `${word}\n${measure}: ${worse.toFixed(3)} nats`
   if (Number.isNaN(worse)) return `${word}: the first token, which has no context`
   const probability = `probability: dense ${percent(dense)}, ${label} ${percent(pruned)}`
   return `${word}\n${probability}\n${Math.abs(worse).toFixed(2)} nats ${worse > 0 ? "worse" : "better"}`
