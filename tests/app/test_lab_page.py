@@ -13,7 +13,7 @@ from gprune.analysis import decisions, whatif
 from gprune.app.figures import rasa as figures
 from gprune.app.pages import rasa
 from gprune.app.preview import Answer
-from gprune.app.ui import derived_cache
+from gprune.app.ui import asking, derived_cache
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Results
 from gprune.study import EvaluationSettings, ReliabilitySettings, Study
@@ -40,9 +40,9 @@ def test_live_perplexity_is_on_where_measuring_took_less_than_its_limit(small_ru
     texts = ("python-reference", "science-docs")
     for seconds, live in ((None, False), (9.0, True), (11.0, False)):
         monkeypatch.setattr(Results, "details", lambda self, stage, seconds=seconds: {"seconds": seconds})
-        assert rasa.is_live_by_default(small_run, texts) == live
+        assert asking.is_live_by_default(small_run, texts) == live
     monkeypatch.setattr("gprune.app.ui.run_status.missing_inputs", lambda run: "Needs the model.")
-    assert not rasa.is_live_by_default(small_run, texts[:1])
+    assert not asking.is_live_by_default(small_run, texts[:1])
 
 
 def test_the_preview_takes_the_texts_that_no_method_has_read(cache):

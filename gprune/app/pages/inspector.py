@@ -105,6 +105,7 @@ def _show_controls(run: Run, unit: Selection) -> bool:
         ask = address.toggle(
             "Ask the model",
             _LIVE,
+            asking.is_live_by_default(run),
             help="The model runs locally to colour every token, count all activations and list the tokens that the "
             "neuron promotes. Nothing leaves this machine.",
         )

@@ -50,8 +50,6 @@ VALUE = "preview_value"
 """key of the container of the first live perplexity, by which benchmarks find it"""
 STEP = 0.005
 """step of the quantile fields"""
-LIVE_SECONDS = 20.0
-"""live perplexity is on by default if the run needed less time to measure the texts"""
 PRESETS: dict[str, tuple[float, float, str, str]] = {
     "Paper, LLaMA2: 0.90 / 0.90": (0.90, 0.90, "drift_and_score", "raw"),
     "Paper, Vicuna: 0.90 / 0.85": (0.90, 0.85, "drift_and_score", "raw"),
@@ -221,7 +219,7 @@ def _show_cost(run: Run, choice: whatif.LabChoice) -> None:
         reference = address.selectbox(
             "Reference", against, REFERENCE, "gprune", width=165, label_visibility="collapsed"
         )
-        live = address.toggle("Live", LIVE, is_live_by_default(run, default))
+        live = address.toggle("Live", LIVE, asking.is_live_by_default(run, default))
         with st.popover("", type="tertiary", icon=":material/tune:", key="rasa_options", help="Texts and repair"):
             texts = address.multiselect("Texts", names, TEXTS, default)
             repair = asking.draw_switches(run, REPAIR, choice.method) if live else None
@@ -251,14 +249,6 @@ def _show_cost(run: Run, choice: whatif.LabChoice) -> None:
             asking.draw_worker_state(run, "Measuring.")
 
     asking.draw_until_complete(lambda: asking.is_refining(all_identities), draw)
-
-
-def is_live_by_default(run: Run, texts: Sequence[str]) -> bool:
-    """Return True if measuring one model on the texts took the run less than LIVE_SECONDS."""
-    measured = [stages.perplexity(run.graph, "gprune", text) for text in texts]
-    seconds = [float(run.results.details(stage).get("seconds") or np.nan) for stage in measured]
-    # an unknown time is NaN, for which the comparison is False
-    return sum(seconds) < LIVE_SECONDS and not run_status.missing_inputs(run)
 
 
 def _reference_question(run: Run, choice: whatif.LabChoice, reference: str, text: str, *, fitted: bool) -> Question:
@@ -356,7 +346,7 @@ def _show_curve(run: Run, curve_card: card.Card, choice: whatif.LabChoice) -> No
     text = next(iter(unseen(statuses) or run.study.evaluation.texts))
     texts = _describe_texts(run)
     pair = [method for method in ("gprune", story.main_baseline(run)) if method in offered]
-    live = is_live_by_default(run, [text])
+    live = asking.is_live_by_default(run, [text])
     with st.container(horizontal=True, vertical_alignment="bottom"):
         text = address.selectbox("Text", texts, "rasa_curve_text", text, width=260)
         address.slider(

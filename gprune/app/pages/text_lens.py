@@ -69,7 +69,7 @@ def show(run: Run) -> None:
     models = _choose_models(run)
     if models is None:
         return
-    live = asking.can_ask(run, address.toggle("Ask the model", _LIVE, False))
+    live = asking.can_ask(run, address.toggle("Ask the model", _LIVE, asking.is_live_by_default(run)))
     if not live:
         st.caption("The model runs locally; nothing leaves this machine.")
     with cards.card("lens_reading", "Where does the pruned model do worse?", run) as card:

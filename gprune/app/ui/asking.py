@@ -4,6 +4,7 @@ The module also measures the gain of a repair for masks that are not the run's. 
 they are compared with, get the same repair, each fitted to its own masks. Differences are paired over the same windows.
 """
 
+import math
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +29,8 @@ INTERVAL = 0.7
 """seconds between two redraws while windows are missing"""
 LABEL, SCALES = "Repair the kept weights", "Learn scales too"
 """labels of the two switches"""
+_LIVE_SECONDS = 20.0
+"""pages ask the model by default if the run needed less time to measure a model on their texts"""
 _REASONS = {"loading": "The worker is loading the model.", "waiting": "The worker is busy with another request."}
 """reasons for a missing answer, by phase of the worker"""
 
@@ -38,6 +41,15 @@ def owner(place: str) -> str:
     A new question of an owner replaces the owner's last question.
     """
     return f"{st.session_state.setdefault('preview_owner', uuid.uuid4().hex)}:{place}"
+
+
+def is_live_by_default(run: Run, texts: Sequence[str] = ()) -> bool:
+    """Return True if measuring one model on the texts, by default the first of the run, took less than 20 s."""
+    evaluated = texts or run.study.evaluation.texts[:1]
+    measured = [stages.perplexity(run.graph, "gprune", text) for text in evaluated]
+    seconds = [float(run.results.details(stage).get("seconds") or math.nan) for stage in measured]
+    # an unknown time is NaN, for which the comparison is False
+    return sum(seconds, 0.0 if seconds else math.nan) < _LIVE_SECONDS and not run_status.missing_inputs(run)
 
 
 def can_ask(run: Run, is_requested: bool) -> bool:
