@@ -13,7 +13,7 @@ from gprune.analysis.whatif import LabChoice
 from gprune.app.figures import rasa
 from gprune.app.figures.calibration_data import MEASURES
 from gprune.app.pages import export as pack_card
-from gprune.app.ui import derived_cache
+from gprune.app.ui import asking, derived_cache
 from gprune.app.ui.text import name_texts
 from gprune.pipeline import packs, stages
 from gprune.pipeline.runs.opened import all_runs
@@ -67,6 +67,8 @@ def finished(tmp_path_factory):
 def app(finished, monkeypatch):
     """Opens the app on a study's run."""
     monkeypatch.setenv("GPRUNE_CACHE", str(finished.root))
+    # no page starts the worker by itself
+    monkeypatch.setattr(asking, "is_live_by_default", lambda *_: False)
 
     def open_on(name):
         return opened(run=finished.run(name).name)
