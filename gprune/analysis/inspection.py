@@ -142,9 +142,9 @@ class Activation:
 def strongest(record: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int) -> Sequence[Activation]:
     """Return the positions of a neuron's largest activations, with `window` tokens on either side."""
     columns = (values[layer, neuron].tolist() for values in (record.sequences, record.positions, record.values))
-    activations = []
+    activations, unpadded = [], tokens.unpadded_ids
     for sequence, position, value in zip(*columns, strict=True):
         start = max(position - window, 0)
-        ids = tokens.ids[sequence, start : position + window + 1].tolist()
+        ids = [token for token in unpadded[sequence, start : position + window + 1].tolist() if token >= 0]
         activations.append(Activation(sequence, position, value, tuple(ids), position - start))
     return activations

@@ -88,5 +88,9 @@ def test_contexts_are_cut_at_the_ends_of_their_sequence():
     assert (first.sequence, first.position, first.value) == (1, 4, -3) and first.ids == (7, 8, 9)
     assert first.ids[first.at] == 9
     assert second.ids == (0, 1, 2) and second.ids[second.at] == 0
+    # the padding of a conversation is not shown
+    flags = np.arange(10).reshape(2, 5) % 5 < 2
+    padded = Tokens("t", "f", tokens.ids, 2, flags, flags)
+    assert inspection.strongest(strongest(), padded, 0, 0, 2)[1].ids == (0, 1)
     with pytest.raises(ValueError, match="positions holds values outside 0 ... 4"):
         strongest(positions=[[[5, 0]]])
