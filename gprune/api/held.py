@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ _COLUMNS = ("layer", "unit", "index", "kept")
 
 def scores(
     model: PreTrainedModel,
-    text: str | os.PathLike[str] | Sequence[str],
+    text: str | os.PathLike[str] | Sequence[str] | Sequence[Mapping[str, Any]],
     metric: str = "flap",
     *,
     tokenizer: Tokenizer | None = None,
@@ -42,7 +42,7 @@ def scores(
 
     Args:
         model: causal language model of transformers, of a supported family; it is not changed.
-        text: name of a text, path of a file, or a list of documents.
+        text: name of a text, path of a file, or a list of documents or of records with messages.
         metric: metric that needs a single forward pass, such as flap or wanda_sp.
         tokenizer: tokenizer of the model; by default it is read from where the model was loaded.
         samples: number of sequences drawn from the text.

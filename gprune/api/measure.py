@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gprune.study.settings import EvaluationSettings, require_whole
@@ -20,7 +20,7 @@ __all__ = ["perplexity"]
 def perplexity(
     model: PreTrainedModel,
     tokenizer: Tokenizer,
-    text: str | os.PathLike[str] | Sequence[str],
+    text: str | os.PathLike[str] | Sequence[str] | Sequence[Mapping[str, Any]],
     *,
     length: int = 128,
     windows: int | None = None,
@@ -31,7 +31,7 @@ def perplexity(
     Args:
         model: causal language model of transformers, on any device; it is not changed.
         tokenizer: tokenizer of the model.
-        text: name of a text, path of a file, or a list of documents.
+        text: name of a text, path of a file, or a list of documents or of records with messages.
         length: tokens per window; the paper uses 128 and 2048.
         windows: maximum number of windows; by default the whole text is read.
         batch: windows per forward pass; changes speed, not results.

@@ -10,7 +10,7 @@ replacement, and skips documents shorter than a sequence (section 4, baselines).
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -329,8 +329,8 @@ def encode(batch: list[str], tokenizer: Any) -> Array:
 
 GIVEN = "given documents"
 """display name of documents in memory"""
-TextInput = str | os.PathLike[str] | Sequence[str]
-"""name of a text, path of a file, or documents in memory"""
+TextInput = str | os.PathLike[str] | Sequence[str] | Sequence[Mapping[str, Any]]
+"""name of a text, path of a file, or documents or conversations (records with messages) in memory"""
 
 
 def calibration(text: TextInput, tokenizer: Any, samples: int, length: int, seed: int) -> Tokens:
@@ -341,6 +341,9 @@ def calibration(text: TextInput, tokenizer: Any, samples: int, length: int, seed
     _require_tokenizer(tokenizer)
     if isinstance(text, str | os.PathLike):
         return draw(os.fspath(text), tokenizer, samples, length, seed, Store().texts)
+    if _holds_records(text):
+        documents = _write_conversations(text)
+        return _draw_conversations(naming.TextName(GIVEN, GIVEN), documents, tokenizer, samples, length, seed, 0)
     return choose(GIVEN, _document_stream(text, tokenizer), samples, length, seed)
 
 
@@ -365,7 +368,24 @@ def _require_tokenizer(tokenizer: object) -> None:
         raise SettingsError(f"tokenizer must be a transformers tokenizer (got {quote(tokenizer)})")
 
 
-def _document_stream(documents: Sequence[str], tokenizer: Any) -> Array:
+def _holds_records(documents: Any) -> bool:
+    return isinstance(documents, list | tuple) and isinstance(next(iter(documents), None), Mapping)
+
+
+def _write_conversations(rows: Iterable[Any]) -> list[str]:
+    """Return conversations in memory as documents. Raises CorpusError if a record has no messages."""
+    documents = []
+    for number, row in enumerate(rows, start=1):
+        fields = chat.chat_fields(row) if isinstance(row, Mapping) else ()
+        if not fields:
+            raise CorpusError(f"record {number} has no messages: give strings, or records with messages in each")
+        documents.append(chat.write_document({name: row[name] for name in fields}, f"record {number}"))
+    return documents
+
+
+def _document_stream(documents: Sequence[Any], tokenizer: Any) -> Array:
+    if _holds_records(documents):
+        return _encode_documents(_write_conversations(documents), tokenizer, naming.TextName(GIVEN, GIVEN))
     if isinstance(documents, bytes) or not isinstance(documents, Iterable):
         raise CorpusError(f"a text must be a name, a file or a list of strings (got {quote(documents)})")
     for document in documents:

@@ -201,3 +201,17 @@ def test_padding_is_no_token_of_the_text(tokenizer, tmp_path):
     assert corpus_relation.shared_share(ids, other.unpadded_ids, 8) < corpus_relation.shared_share(
         sample.ids, other.ids, 8
     )
+
+
+def test_conversations_in_memory_are_those_of_a_file(tokenizer, tmp_path):
+    named(tokenizer, CHATML)
+    rows = talks(40)
+    kept, drawn = (
+        texts.tokens.calibration(rows, tokenizer, 6, 64, 3),
+        texts.draw(write(tmp_path, *rows), tokenizer, 6, 64, 3),
+    )
+    assert (kept.ids == drawn.ids).all() and (kept.counted == drawn.counted).all()
+    stream = texts.stream(write(tmp_path, *rows), tokenizer)
+    assert (texts.tokens.text_stream(rows, tokenizer) == stream).all()
+    with pytest.raises(CorpusError, match="record 2 has no messages: give strings, or records"):
+        texts.tokens.calibration([*rows[:1], "text"], tokenizer, 6, 64, 3)
