@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from gprune.records.base import Array, Record, real
 
+NAN = float("nan")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Perplexity(Record):
@@ -76,6 +78,16 @@ class Accuracy:
     """examples before each question"""
     higher_is_better: bool = True
     """whether higher values of the main metric are better"""
+    chat_template: bool = False
+    """whether the questions are written with the tokenizer's chat template"""
+    decoding: str = ""
+    """how answers are generated, for example `greedy, at most 256 tokens`; empty if none are"""
+    mean_tokens: float = NAN
+    """mean length of the generated answers in tokens; NaN if none are"""
+    cut_share: float = NAN
+    """share of generated answers that the limit of tokens ended"""
+    loop_share: float = NAN
+    """share of generated answers that end in repetition"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
