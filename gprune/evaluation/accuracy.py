@@ -38,7 +38,6 @@ _QUOTED_CHARACTERS = 60
 _REMEDY = "leave the task of the longest questions out, or use dtype bfloat16 or a device with more memory"
 _SHORTEST_LOOP = 24
 """fewest tokens of an answer that can count as a loop"""
-_ARTICLES = ("a", "an", "the")
 _GENERATED = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 """names that a task can use for the maximum number of generated tokens"""
 
@@ -101,7 +100,7 @@ def ask_openly(
 
 def normalize_answer(text: str) -> str:
     """Return a text in lower case without punctuation and articles, with single spaces."""
-    return " ".join(word for word in re.sub(r"[^\w\s]|_", " ", text.lower()).split() if word not in _ARTICLES)
+    return " ".join(re.sub(r"[^\w\s]|_|\b(?:a|an|the)\b", " ", text.lower()).split())
 
 
 def is_open(prompt: str, options: list[str]) -> bool:
@@ -117,8 +116,8 @@ def is_right(text: str, choices: list[str], right: int) -> bool:
 
     A wrong choice that is part of the right choice does not count.
     """
-    answer, gold, *others = (f" {normalize_answer(item)} " for item in (text, choices[right], *choices))
-    return gold in answer and not any(choice in answer for choice in others if choice not in gold)
+    answer, gold, *options = (f" {normalize_answer(words)} " for words in (text, choices[right], *choices))
+    return gold in answer and not any(option in answer for option in options if option not in gold)
 
 
 @contextmanager
@@ -139,13 +138,9 @@ def _adapt(model: nn.Module, tokenizer: Any, settings: EvaluationSettings, on_pr
         model.train(training)
 
 
-def questions(
-    task: str, settings: EvaluationSettings, on_progress: Progress = silent, tokenizer: Any = None
-) -> Questions:
+def questions(task: str, settings: EvaluationSettings, tokenizer: Any = None) -> Questions:
     """Return the questions of a task; for arguments and errors see `measure_tasks`."""
-    loaded = loading.build_requests(resolve(task, settings), settings, tokenizer)
-    on_progress(1, 1, "tasks: writing questions")
-    return read_questions(task, loaded["tasks"])
+    return read_questions(task, loading.build_requests(resolve(task, settings), settings, tokenizer)["tasks"])
 
 
 def _run_harness(language_model: Any, source: TaskSource, settings: EvaluationSettings) -> TaskResult:
@@ -204,11 +199,8 @@ def _record_generated(
     name: str, requests: dict[int, Any], generations: dict[str, Any], hits: Collection[int] = ()
 ) -> GeneratedAnswers:
     """Return the responses to requests by number, with their `InMemoryModel.generations`; `hits` are right."""
-    rows = [
-        (number, str(request.resps[0]), *generations[repr(request.args)], number in hits)
-        for number, request in requests.items()
-        if repr(request.args) in generations
-    ]
+    pairs = [(number, request) for number, request in requests.items() if repr(request.args) in generations]
+    rows = [(i, str(request.resps[0]), *generations[repr(request.args)], i in hits) for i, request in pairs]
     return GeneratedAnswers.of(name, rows)
 
 

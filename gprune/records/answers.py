@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -120,13 +121,11 @@ class GeneratedAnswers(Record):
         ends = np.cumsum([len(piece) for piece in encoded], dtype=np.int64)
         return cls(task, numbers, tokens, is_cut, is_loop, is_right, text, ends)
 
-    def answer_to(self, number: int) -> str | None:
-        """Return the text of the answer to question `number`, from 0; None if it is not stored."""
-        index = int(np.searchsorted(self.numbers, number))
-        if index >= len(self.ends) or self.numbers[index] != number:
-            return None
-        begin = int(self.ends[index - 1]) if index else 0
-        return self.text[begin : self.ends[index]].tobytes().decode("utf-8", "replace")
+    def answer_to(self, number: int) -> str:
+        """Return the text of the answer to question `number`, from 0; empty if it is not stored."""
+        spans = dict(zip(self.numbers.tolist(), itertools.pairwise([0, *self.ends.tolist()]), strict=False))
+        begin, end = spans.get(number, (0, 0))
+        return self.text[begin:end].tobytes().decode("utf-8", "replace")
 
 
 def _tail(text: str) -> str:

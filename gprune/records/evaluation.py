@@ -5,8 +5,6 @@ from typing import Annotated, Any
 
 from gprune.records.base import Array, Record, real
 
-NAN = float("nan")
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Perplexity(Record):
@@ -82,11 +80,11 @@ class Accuracy:
     """whether the questions are written with the tokenizer's chat template"""
     decoding: str = ""
     """how answers are generated, for example `greedy, at most 256 tokens`; empty if none are"""
-    mean_tokens: float = NAN
+    mean_tokens: float = float("nan")
     """mean length of the generated answers in tokens; NaN if none are"""
-    cut_share: float = NAN
+    cut_share: float = float("nan")
     """share of generated answers that the limit of tokens ended"""
-    loop_share: float = NAN
+    loop_share: float = float("nan")
     """share of generated answers that end in repetition"""
 
 

@@ -246,10 +246,8 @@ def build_requests(source: TaskSource, settings: EvaluationSettings, tokenizer: 
 def require_template(tokenizer: Any) -> None:
     """Raise SettingsError if a tokenizer has no chat template."""
     if not getattr(tokenizer, "chat_template", None):
-        raise SettingsError(
-            "evaluation.chat_template is True, but the model's tokenizer has no chat template: use a chat model, or "
-            "set evaluation.chat_template=false"
-        )
+        remedy = "use a chat model, or set evaluation.chat_template=false"
+        raise SettingsError(f"evaluation.chat_template is true, but the tokenizer has no chat template: {remedy}")
 
 
 def generation_settings(limit: int, chat_template: bool, *ends: str) -> dict[str, Any]:
@@ -270,22 +268,17 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
     settings = settings or EvaluationSettings()
     if source.on_hub and not download and uncached_datasets(source.task):
         return _digest({"task": source.task})
+    prefix = PROMPTS if source.kind == "own" and "check" in read_documents(source)[0] else ""
     if settings.few_shot or (source.kind == "registered" and source.task not in STANDARD_TASKS):
         tasks = build_requests(source, settings)["tasks"]
-        requests = [[name, task.VERSION, *_requests(task)] for name, task in tasks.items()]
-        return (PROMPTS if source.kind == "own" and _are_prompts(read_documents(source)) else "") + _digest(requests)
+        return prefix + _digest([[name, task.VERSION, *_requests(task)] for name, task in tasks.items()])
     if source.kind == "demo":
         return _digest({"demo": source.task, "version": questions.VERSIONS[source.task]})
     if source.file is not None:
-        rows = read_documents(source)
-        return (PROMPTS if _are_prompts(rows) else "") + _digest(rows)
+        return prefix + _digest(read_documents(source))
     standard = STANDARD_TASKS[source.task]
     (task,) = load_task(source, EvaluationSettings())["tasks"].values()
     return _digest([standard.check_row(dict(row)) for row in task.dataset[standard.split]])
-
-
-def _are_prompts(rows: list[Row]) -> bool:
-    return "check" in rows[0]
 
 
 def _requests(task: Any) -> list[Any]:
@@ -332,7 +325,7 @@ def _load_cached(source: TaskSource, few_shot: int | None, tokens: int, chat_tem
             from lm_eval.api.task import ConfigurableTask
 
             definition = _define_own_questions(source, rows)
-            if _are_prompts(rows):
+            if "check" in rows[0]:
                 definition |= {
                     "output_type": "generate_until",
                     "doc_to_text": "prompt",

@@ -84,10 +84,9 @@ def check_prompt(row: Row) -> Row:
         raise _column_error(row, "prompt", "a text that is not empty")
     if check not in CHECKS:
         raise _column_error(row, "check", f"one of {', '.join(CHECKS)}")
-    if not isinstance(answer, str | int | float) or not str(answer).strip():
-        raise _column_error(row, "answer", "a text or a number")
-    if check == "number" and not _NUMBER.fullmatch(str(answer).strip()):
-        raise _column_error(row, "answer", "a number for the check number")
+    is_valid = _NUMBER.fullmatch(str(answer).strip()) if check == "number" else str(answer).strip()
+    if not isinstance(answer, str | int | float) or not is_valid:
+        raise _column_error(row, "answer", "a number" if check == "number" else "a text or a number")
     if check == "regex":
         try:
             re.compile(str(answer))
@@ -171,12 +170,12 @@ def read_documents(source: TaskSource) -> list[Row]:
     check: Check | None = STANDARD_TASKS[task].check_row if task in STANDARD_TASKS else None
     rows = list[Row]()
     for number, row in _read_lines(file):
-        if source.kind == "own" and not rows:
-            # the first row decides whether the file has prompts or questions
-            check = check_prompt if "prompt" in row else check_question
         location = f"the task {task!r}: line {number} of {str(file)!r}"
         if not isinstance(row, dict):
             raise CorpusError(f"{location} is not a JSON object: write one question per line")
+        if source.kind == "own" and not rows:
+            # the first row decides whether the file has prompts or questions
+            check = check_prompt if "prompt" in row else check_question
         try:
             rows.append(row if check is None else check(row))
         except ValueError as error:

@@ -284,9 +284,8 @@ def _estimate_evaluation(stage: StageId, case: Case) -> MemoryNeed:
     answers = after = 0.0
     if stage.kind in ("accuracy", "answers", "generated", "open_answers"):
         length = min(CHOICE_TOKENS, model.positions)
-        # a task of lm-eval may generate, with logits of one position and keys and values of all
-        tokens = min(length + evaluation.generated_tokens, model.positions)
-        cache = float(tokens * model.shape.layers * 2 * model.keys * case.width)
+        # a generated answer needs the logits of one position, and the keys and values of all
+        cache = float((length + evaluation.generated_tokens) * model.shape.layers * 2 * model.keys * case.width)
         answers = max(case.logits(length * model.vocabulary, 2), cache)
     else:
         # a candidate is compared with the dense model by both models' logits

@@ -219,8 +219,7 @@ def questions(graph: Graph, task: str) -> Stage[Questions]:
         from gprune.evaluation.accuracy import questions as read
 
         try:
-            settings = work.study.evaluation
-            return read(task, settings, work.progress, work.tokenizer if settings.chat_template else None)
+            return read(task, work.study.evaluation, work.tokenizer)
         except (CorpusError, SettingsError, NumericsError) as error:
             raise TaskError(str(error)) from error
 
