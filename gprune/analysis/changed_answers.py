@@ -112,10 +112,8 @@ def describe_overrating(hits: Sequence[Array], dense_hits: Sequence[Array], name
     verdict = "does not clearly overrate" if difference.close else "overrates" if difference.nats > 0 else "underrates"
     choice, question = (format_signed(-100 * loss.mean(), ".1f") for loss in losses)
     margin = f" ± {100 * difference.nats_margin:.1f}" if np.isfinite(difference.nats_margin) else ""
-    return (
-        f"Multiple choice {verdict} {name}: against the dense model its accuracy changes by {choice} points with "
-        f"options and {question} points without them (difference {100 * difference.nats:.1f}{margin})"
-    )
+    change = f"against dense, accuracy changes by {choice} points with options and {question} points asked openly"
+    return f"Multiple choice {verdict} {name}: {change} (difference {100 * difference.nats:.1f}{margin})"
 
 
 def margin_shift(base: Choices, other: Choices) -> Array:

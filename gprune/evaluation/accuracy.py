@@ -36,8 +36,6 @@ T = TypeVar("T")
 _QUOTED_CHARACTERS = 60
 """maximum length of a text that an error quotes"""
 _REMEDY = "leave the task of the longest questions out, or use dtype bfloat16 or a device with more memory"
-_SHORTEST_LOOP = 24
-"""fewest tokens of an answer that can count as a loop"""
 _GENERATED = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 """names that a task can use for the maximum number of generated tokens"""
 
@@ -210,7 +208,7 @@ def is_periodic(tokens: Sequence[int]) -> bool:
     Answers of fewer than 24 tokens, with six tokens in the last quarter, do not count.
     """
     tail = list(tokens[-(len(tokens) // 4) :])
-    periods = range(1, len(tail) // 3 + 1) if len(tokens) >= _SHORTEST_LOOP else ()
+    periods = range(1, len(tail) // 3 + 1) if len(tokens) >= 24 else ()
     return any(tail[period:] == tail[:-period] for period in periods)
 
 

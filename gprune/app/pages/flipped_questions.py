@@ -38,7 +38,7 @@ _MOST_CHARACTERS = 90
 _VISIBLE_ROWS = 8
 """rows of the list that are visible without scrolling"""
 _GENERATED_COLUMNS = ["method", "score", "tokens", "length ÷ dense", "cut off", "loops"]
-_OPEN_COLUMNS = ["method", "both right", "only with options", "only without", "both wrong", "p"]
+_OPEN_COLUMNS = ["method", "both right", "only with options", "only openly", "both wrong", "p"]
 _KINDS = {EITHER: "All that change", LOST: "Right → wrong", GAINED: "Wrong → right"}
 _RULES = {ACC: "Raw (acc)", ACC_NORM: "Length-normalised (acc_norm)"}
 _RULE_HELP = (
@@ -271,13 +271,11 @@ def counts_table(answered: list[TaskAnswers], rule: str) -> pd.DataFrame:
 
 def _show_generated(content: Card, task: TaskAnswers, method: str, records: dict[str, GeneratedAnswers]) -> None:
     table = generation_table(task, records)
-    row = table.set_index("method").loc[label(method)]
-    length, cut_off, loops = row["length ÷ dense"], row["cut off"], row["loops"]
+    length, cut_off, loops = table.set_index("method").loc[label(method)].iloc[2:]
     finding = f"answers {length:.1f}× as long as dense, {cut_off:.0f}% cut off, {loops:.0f}% in a loop"
     content.set_title(f"{escape(label(method))}: {finding}")
-    _show_texts(
-        task, {name: records[name] for name in (DENSE, method)}, records[method].numbers[:MOST_ANSWERS], "fq_answer"
-    )
+    pair = {name: records[name] for name in (DENSE, method)}
+    _show_texts(task, pair, records[method].numbers[:MOST_ANSWERS], "fq_answer")
     content.table(
         table,
         alt="length, cut-off and repetition of the generated answers of every method",
@@ -304,7 +302,8 @@ def _show_texts(task: TaskAnswers, records: dict[str, GeneratedAnswers], numbers
     number = int(address.selectbox("Question", names, key, next(iter(names)), width=260)) - 1
     if task.questions is not None and number < len(task.questions.counts):
         question, options = task.questions.question_at(number)
-        st.code(f"{question}\n→ {options[int(task.answers(DENSE).right[number])]}", language=None, wrap_lines=True)
+        expected = options[int(task.answers(DENSE).right[number])].strip()
+        st.code(f"{question}\n\nExpected answer: {expected}", language=None, wrap_lines=True)
     for column, (name, record) in zip(st.columns(len(records)), records.items(), strict=True):
         index = record.numbers.tolist().index(number)
         notes = ["cut off"] * bool(record.is_cut[index]) + ["ends in a loop"] * bool(record.is_loop[index])
@@ -319,8 +318,8 @@ def _show_open(content: Card, task: TaskAnswers, method: str, records: dict[str,
     rows = [(name, *astuple(row), changed_answers.probability(row.p_value)) for name, row in counts.items()]
     # the first examples are answers that only the options make right
     differs = np.argsort((~hits[method][0] | hits[method][1])[:MOST_ANSWERS], kind="stable")
-    pair_of_records = {name: records[name] for name in (DENSE, method)}
-    _show_texts(task, pair_of_records, records[method].numbers[differs], "fq_open_answer")
+    pair = {name: records[name] for name in (DENSE, method)}
+    _show_texts(task, pair, records[method].numbers[differs], "fq_open_answer")
     content.table(
         pd.DataFrame(rows, columns=_OPEN_COLUMNS),
         alt="right and wrong answers with and without options, of every method",

@@ -331,8 +331,10 @@ def _load_cached(source: TaskSource, few_shot: int | None, tokens: int, chat_tem
                     "doc_to_text": "prompt",
                     "doc_to_choice": None,
                     "generation_kwargs": generation_settings(tokens, chat_template),
-                    "process_results": lambda row, texts: {"acc": CHECKS[row["check"]](texts[0], row["answer"])},
-                    "metric_list": definition["metric_list"][:1],
+                    "process_results": lambda row, texts: {
+                        "exact_match": CHECKS[row["check"]](texts[0], row["answer"])
+                    },
+                    "metric_list": [definition["metric_list"][0] | {"metric": "exact_match"}],
                 }
             loaded = {"tasks": {source.task: ConfigurableTask(config=definition)}}
     if rows:

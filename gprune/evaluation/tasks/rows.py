@@ -20,9 +20,9 @@ Check = Callable[[Row], Row]
 """returns the columns of a row that a task reads; raises ValueError with a description of the first invalid column"""
 
 OWN_COLUMNS = ("question", "choices", "answer")
-PROMPT_COLUMNS = ("prompt", "answer", "check")
 OWN_QUESTIONS = "1.0"
 """version of prompt and scoring of own questions and prompts; raise it whenever they change"""
+_NESTED_REPETITION = re.compile(r"[+*}]\)[+*{]")
 _NUMBER = re.compile(r"-?(?:\d[\d,]*(?:\.\d+)?|\.\d+)")
 _LISTED = 120
 """maximum length of a list in an error"""
@@ -79,7 +79,7 @@ CHECKS: Mapping[str, Callable[[str, str], bool]] = {
 
 def check_prompt(row: Row) -> Row:
     """Return a user's prompt, its answer as text, and the name of the check."""
-    prompt, answer, check = _select_columns(row, PROMPT_COLUMNS).values()
+    prompt, answer, check = _select_columns(row, ("prompt", "answer", "check")).values()
     if not isinstance(prompt, str) or not prompt.strip():
         raise _column_error(row, "prompt", "a text that is not empty")
     if check not in CHECKS:
@@ -90,6 +90,8 @@ def check_prompt(row: Row) -> Row:
     if check == "regex":
         try:
             re.compile(str(answer))
+            if _NESTED_REPETITION.search(str(answer)):
+                raise re.error("repetition of a repetition can take forever")
         except (re.error, OverflowError, RecursionError) as error:
             raise _column_error(row, "answer", f"a regular expression ({error})") from error
     return {"prompt": prompt, "answer": str(answer), "check": check}

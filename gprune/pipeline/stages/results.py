@@ -88,9 +88,9 @@ def _list_measurements(graph: Graph) -> list[Stage[Any]]:
     measurements: list[Stage[Any]] = [
         measure.accuracy(graph, name, task) for name in study.methods for task in measurable(graph)
     ]
-    if study.evaluation.open_questions:
-        tasks = [task for task in measurable(graph) if not measure.has_prompts(graph, task)]
-        measurements += [measure.open_answers(graph, name, task) for name in study.methods for task in tasks]
+    is_open = study.evaluation.open_questions
+    open_tasks = [task for task in measurable(graph) if is_open and not measure.has_prompts(graph, task)]
+    measurements += [measure.open_answers(graph, name, task) for name in study.methods for task in open_tasks]
     measurements += [measure.speed(graph)] if study.evaluation.speed != "none" else []
     recovered = [name for name in study.methods if METHODS[name].decision != "none"] if recovers(study) else []
     return measurements + [measure.recovered_perplexity(graph, name, text) for name in recovered for text in texts]
