@@ -107,10 +107,10 @@ def describe_overrating(hits: Sequence[Array], dense_hits: Sequence[Array], name
     `hits` and `dense_hits` are (questions,) bool, True for right answers: to multiple choice, and to the same questions
     asked openly.
     """
-    losses = [dense.astype(float) - model for dense, model in zip(dense_hits, hits, strict=True)]
-    difference = over_windows(losses[1], losses[0])
+    gains = [model.astype(float) - dense for dense, model in zip(dense_hits, hits, strict=True)]
+    difference = over_windows(gains[0], gains[1])
     verdict = "does not clearly overrate" if difference.close else "overrates" if difference.nats > 0 else "underrates"
-    choice, question = (format_signed(-100 * loss.mean(), ".1f") for loss in losses)
+    choice, question = (format_signed(100 * gain.mean(), ".1f") for gain in gains)
     margin = f" ± {100 * difference.nats_margin:.1f}" if np.isfinite(difference.nats_margin) else ""
     change = f"against dense, accuracy changes by {choice} points with options and {question} points asked openly"
     return f"Multiple choice {verdict} {name}: {change} (difference {100 * difference.nats:.1f}{margin})"
