@@ -220,7 +220,5 @@ def test_keys_of_older_studies_stay_and_new_settings_are_in_those_of_their_stage
         {stage.name: stage.key for stage in execution_plan(Graph(each, inputs)) if stage.kind == "open_answers"}
         for each in (openly, openly.with_settings({"evaluation.generated_tokens": 9}))
     ]
-    assert keys[0].keys() == {"open_answers.dense.1", "open_answers.dense.2"} and not set(keys[0].values()) & set(
-        keys[1].values()
-    )
-    assert study.to_dict()["evaluation"]["generated_tokens"] == 256 and not math.isnan(len(json.dumps(study.to_dict())))
+    assert keys[0].keys() == {"open_answers.dense.1", "open_answers.dense.2"}
+    assert not set(keys[0].values()) & set(keys[1].values())

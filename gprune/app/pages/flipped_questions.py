@@ -23,6 +23,7 @@ from gprune.app.ui.text import escape, escape_error
 from gprune.evaluation.protocol import of_accuracy
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
+from gprune.pipeline.stages import evaluation as measure
 from gprune.records import Accuracy, Array, GeneratedAnswers, Questions
 from gprune.records.answers import MOST_ANSWERS, MOST_OPTIONS, MOST_QUESTIONS
 
@@ -37,8 +38,6 @@ _MOST_CHARACTERS = 90
 """maximum number of characters of a question in the list"""
 _VISIBLE_ROWS = 8
 """rows of the list that are visible without scrolling"""
-_GENERATED_COLUMNS = ["method", "score", "tokens", "length ÷ dense", "cut off", "loops"]
-_OPEN_COLUMNS = ["method", "both right", "only with options", "only openly", "both wrong", "p"]
 _KINDS = {EITHER: "All that change", LOST: "Right → wrong", GAINED: "Wrong → right"}
 _RULES = {ACC: "Raw (acc)", ACC_NORM: "Length-normalised (acc_norm)"}
 _RULE_HELP = (
@@ -64,10 +63,14 @@ def show(run: Run) -> None:
         _show_counts(content, answered, task, method, rule)
     if frame.is_rest_deferred():
         return
-    for show_card, is_open in ((_show_generated, False), (_show_open, True)):
-        if {DENSE, method} <= (records := task.generated(openly=is_open)).keys():
-            with card("fq_open" if is_open else "fq_generated", "Generated answers", run) as content:
-                show_card(content, task, method, records)
+    for show_card, declare in ((_show_generated, measure.generated), (_show_open, measure.open_answers)):
+        if run.has(declare, method, task.task):
+            with card(f"fq_{declare.__name__}", "Generated answers", run) as content:
+                records = task.generated(declare)
+                if {DENSE, method} <= records.keys():
+                    show_card(content, task, method, records)
+                else:
+                    st.caption("No question of this task has such an answer of both models.")
     number: int | None = None
     with card("fq_list", "The questions whose answers change", run) as content:
         number = _show_list(content, task, method, rule)
@@ -293,7 +296,7 @@ def generation_table(task: TaskAnswers, records: dict[str, GeneratedAnswers]) ->
         tokens, dense_tokens = record.tokens.mean(), max(records[DENSE].tokens.mean(), 1e-9)
         shares = 100 * record.is_cut.mean(), 100 * record.is_loop.mean()
         rows.append((label(name), score, tokens, tokens / dense_tokens, *shares))
-    return pd.DataFrame(rows, columns=_GENERATED_COLUMNS).round(2)
+    return pd.DataFrame(rows, columns=["method", "score", "tokens", "length ÷ dense", "cut off", "loops"]).round(2)
 
 
 def _show_texts(task: TaskAnswers, records: dict[str, GeneratedAnswers], numbers: Array, key: str) -> None:
@@ -321,12 +324,11 @@ def _show_open(content: Card, task: TaskAnswers, method: str, records: dict[str,
     pair = {name: records[name] for name in (DENSE, method)}
     _show_texts(task, pair, records[method].numbers[differs], "fq_open_answer")
     content.table(
-        pd.DataFrame(rows, columns=_OPEN_COLUMNS),
+        pd.DataFrame(rows, columns=["method", "both right", "only with options", "only openly", "both wrong", "p"]),
         alt="right and wrong answers with and without options, of every method",
         caption="Questions right with options (multiple choice) and without (asked openly). p: McNemar’s exact test.",
-        how="An open answer is right if it contains the right option and no wrong one, without case, punctuation and "
-        "articles. Questions whose prompt lists the options are left out. The title compares the losses against dense "
-        "with a 95% interval, paired by question.",
+        how="An open answer is right if it contains the right option and no wrong one. Questions whose prompt lists the "
+        "options are left out. The title compares the changes against dense, paired by question, with a 95% interval.",
     )
 
 
