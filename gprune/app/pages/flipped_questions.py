@@ -327,8 +327,8 @@ def _show_open(content: Card, task: TaskAnswers, method: str, records: dict[str,
         pd.DataFrame(rows, columns=["method", "both right", "only with options", "only openly", "both wrong", "p"]),
         alt="right and wrong answers with and without options, of every method",
         caption="Questions right with options (multiple choice) and without (asked openly). p: McNemar’s exact test.",
-        how="An open answer is right if it contains the right option and no wrong one. Questions whose prompt lists the "
-        "options are left out. The title compares the changes against dense, paired by question, with a 95% interval.",
+        how="An open answer is right if it contains the right option and no wrong one. Questions whose prompt lists "
+        "the options are left out. The title compares the changes against dense by question, with a 95% interval.",
     )
 
 
