@@ -277,8 +277,7 @@ def _show_generated(content: Card, task: TaskAnswers, method: str, records: dict
     length, cut_off, loops = table.set_index("method").loc[label(method)].iloc[2:]
     finding = f"answers {length:.1f}× as long as dense, {cut_off:.0f}% cut off, {loops:.0f}% in a loop"
     content.set_title(f"{escape(label(method))}: {finding}")
-    pair = {name: records[name] for name in (DENSE, method)}
-    _show_texts(task, pair, records[method].numbers[:MOST_ANSWERS], "fq_answer")
+    _show_texts(task, method, records, records[method].numbers[:MOST_ANSWERS], "fq_answer")
     content.table(
         table,
         alt="length, cut-off and repetition of the generated answers of every method",
@@ -299,15 +298,16 @@ def generation_table(task: TaskAnswers, records: dict[str, GeneratedAnswers]) ->
     return pd.DataFrame(rows, columns=["method", "score", "tokens", "length ÷ dense", "cut off", "loops"]).round(2)
 
 
-def _show_texts(task: TaskAnswers, records: dict[str, GeneratedAnswers], numbers: Array, key: str) -> None:
-    """Show one of the questions `numbers` with the generated text of each model."""
+def _show_texts(task: TaskAnswers, method: str, records: dict[str, Any], numbers: Array, key: str) -> None:
+    """Show one of the questions `numbers` with the generated texts of the dense model and a method."""
     names = {str(number + 1): f"Question {number + 1}" for number in numbers}
     number = int(address.selectbox("Question", names, key, next(iter(names)), width=260)) - 1
     if task.questions is not None and number < len(task.questions.counts):
         question, options = task.questions.question_at(number)
         expected = options[int(task.answers(DENSE).right[number])].strip()
         st.code(f"{question}\n\nExpected answer: {expected}", language=None, wrap_lines=True)
-    for column, (name, record) in zip(st.columns(len(records)), records.items(), strict=True):
+    for column, name in zip(st.columns(2), (DENSE, method), strict=True):
+        record = records[name]
         index = record.numbers.tolist().index(number)
         notes = ["cut off"] * bool(record.is_cut[index]) + ["ends in a loop"] * bool(record.is_loop[index])
         column.caption(", ".join([label(name), format_count(int(record.tokens[index]), "token"), *notes]))
@@ -321,8 +321,7 @@ def _show_open(content: Card, task: TaskAnswers, method: str, records: dict[str,
     rows = [(name, *astuple(row), changed_answers.probability(row.p_value)) for name, row in counts.items()]
     # the first examples are answers that only the options make right
     differs = np.argsort((~hits[method][0] | hits[method][1])[:MOST_ANSWERS], kind="stable")
-    pair = {name: records[name] for name in (DENSE, method)}
-    _show_texts(task, pair, records[method].numbers[differs], "fq_open_answer")
+    _show_texts(task, method, records, records[method].numbers[differs], "fq_open_answer")
     content.table(
         pd.DataFrame(rows, columns=["method", "both right", "only with options", "only openly", "both wrong", "p"]),
         alt="right and wrong answers with and without options, of every method",
