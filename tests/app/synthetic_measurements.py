@@ -63,7 +63,7 @@ def open_answers(task: Task) -> GeneratedAnswers:
     )
 
 
-def generated(task: Task) -> GeneratedAnswers:
+def generated_answers(task: Task) -> GeneratedAnswers:
     """The same."""
     return open_answers(task)
 
@@ -93,6 +93,5 @@ def speed(task: Task) -> Throughput:
     return a_throughput(models=tuple(task.able))
 
 
-MAKERS: Makers = {
-    maker.__name__: maker for maker in (perplexity, accuracy, answers, questions, generated, open_answers, speed)
-}
+_MAKERS = (perplexity, accuracy, answers, questions, generated_answers, open_answers, speed)
+MAKERS: Makers = {maker.__name__: maker for maker in _MAKERS}

@@ -211,10 +211,13 @@ def test_keys_of_older_studies_stay_and_new_settings_are_in_those_of_their_stage
     digests = {task: fingerprint(resolve(task, study.evaluation)), "demo_order": "1", "gsm8k": "2"}
     inputs = replace(Inputs.unknown(study), tasks=digests)
     before = stages_by_name(Graph(study, inputs))
-    assert {name for name in before if name.startswith("generated")} == {"generated.dense.0", "generated.dense.2"}
+    assert {name for name in before if name.startswith("generated")} == {
+        "generated_answers.dense.0",
+        "generated_answers.dense.2",
+    }
     after = stages_by_name(Graph(study.with_settings({"evaluation.generated_tokens": 9}), inputs))
     changed = {name for name in before if before[name].key != after[name].key}
-    assert changed == {"accuracy.dense.0", "answers.dense.0", "generated.dense.0", "questions.0"}
+    assert changed == {"accuracy.dense.0", "answers.dense.0", "generated_answers.dense.0", "questions.0"}
     openly = study.with_settings({"evaluation.open_questions": True})
     keys = [
         {stage.name: stage.key for stage in execution_plan(Graph(each, inputs)) if stage.kind == "open_answers"}

@@ -63,7 +63,7 @@ def show(run: Run) -> None:
         _show_counts(content, answered, task, method, rule)
     if frame.is_rest_deferred():
         return
-    for show_card, declare in ((_show_generated, measure.generated), (_show_open, measure.open_answers)):
+    for show_card, declare in ((_show_generated, measure.generated_answers), (_show_open, measure.open_answers)):
         if run.has(declare, method, task.task):
             with card(f"fq_{declare.__name__}", "Generated answers", run) as content:
                 records = task.generated(declare)

@@ -135,11 +135,11 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
             result = _answer_task(graph, work, method, task, parts)
         except TaskError as error:
             # record the failure, because the stages of answers would fail on the same questions
-            for by_product in (answers, generated):
+            for by_product in (answers, generated_answers):
                 graph.record_failure(by_product(graph, method, task), safe_parsing.sentence(error))
             raise
         work.keep(answers(graph, method, task).key, result.answers)
-        work.keep(generated(graph, method, task).key, result.generated)
+        work.keep(generated_answers(graph, method, task).key, result.generated)
         work.keep(questions(graph, task).key, result.questions)
         return result.accuracy
 
@@ -157,13 +157,13 @@ def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
 
 
 @once
-def generated(graph: Graph, method: str, task: str) -> Stage[Any]:
+def generated_answers(graph: Graph, method: str, task: str) -> Stage[Any]:
     """Declare a method's generated answers to a task, which the accuracy's pass also yields; empty without any."""
 
     def make(work: RunContext, **parts: Any) -> Any:
         return _answer_task(graph, work, method, task, parts).generated
 
-    return _declare_question_stage(graph, "generated", method, task, make)
+    return _declare_question_stage(graph, "generated_answers", method, task, make)
 
 
 @once

@@ -122,7 +122,7 @@ def _add_by_products(graph: Graph, stages: tuple[Stage[Any], ...]) -> tuple[Stag
             task = graph.study.evaluation.tasks[stage.id.item or 0]
             products = measure.answers(graph, stage.id.method, task), measure.questions(graph, task)
             if measure.has_prompts(graph, task) or needs_index(task):
-                products += (measure.generated(graph, stage.id.method, task),)
+                products += (measure.generated_answers(graph, stage.id.method, task),)
         ordered[stage] = None
         ordered |= dict.fromkeys(product for product in products if product not in stages)
     return tuple(ordered)
