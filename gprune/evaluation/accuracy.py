@@ -104,8 +104,8 @@ def normalize_answer(text: str) -> str:
 def is_open(prompt: str, options: list[str]) -> bool:
     """Return True if a question can be answered without its options: they differ, and the prompt does not list them."""
     choices, words = {normalize_answer(option) for option in options}, f" {normalize_answer(prompt)} "
-    # single letters stand for options that the prompt lists
-    is_listed = all(len(choice) == 1 or f" {choice} " in words for choice in choices)
+    # the letters of listed options are not open either, because the letter A is an article, which is removed
+    is_listed = all(f" {choice} " in words for choice in choices)
     return all(choices) and len(choices) == len(options) and not is_listed
 
 

@@ -170,8 +170,8 @@ def test_an_open_answer_has_the_right_option_and_no_wrong_one():
     assert is_right("It's COLD water!", options, 0) and not is_right("cold water", options, 1)
     assert is_right("Water.", options, 1) and not is_right("a stone in cold water", options, 0)
     assert not is_right("waters", options, 1) and not is_right("", options, 1)
-    assert is_open("What is it?", options) and not is_open("Cold water, water or stone?", options)
-    assert not is_open("A. x B. y", ["A", "B"]) and not is_open("?", ["an owl", "owl"])
+    assert is_open("?", options) and is_open("2 + 2 is", ["4", "5"]) and not is_open("?", ["an owl", "owl"])
+    assert not is_open("Cold water, water or stone?", options) and not is_open("A. x B. y", ["A", "B"])
 
 
 def test_multiple_choice_is_asked_openly_without_its_options(calculator, tmp_path, monkeypatch):
