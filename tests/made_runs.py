@@ -72,7 +72,7 @@ class Task:
     def asked(self) -> str:
         """The evaluation text or the task that is measured on."""
         settings = self.study.evaluation
-        tasks = self.stage.kind in ("accuracy", "answers", "questions")
+        tasks = self.stage.kind in ("accuracy", "answers", "questions", "generated_answers", "open_answers")
         return (settings.tasks if tasks else settings.texts)[self.stage.id.item or 0]
 
     @property

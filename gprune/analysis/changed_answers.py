@@ -5,12 +5,14 @@ A model chooses the option with the highest log-likelihood (acc), or the highest
 numbers of flips in both directions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from gprune.analysis.formatting import format_signed
+from gprune.analysis.paired_test import over_windows
 from gprune.records import Array
 from gprune.records.answers import Answers
 
@@ -90,8 +92,28 @@ def choices(answers: Answers, rule: str) -> Choices:
 
 def counts(base: Choices, other: Choices) -> AnswerCounts:
     """Count the questions that both models, only `base`, only `other`, or neither model answers right."""
-    kinds = (base.hit & other.hit, base.hit & ~other.hit, ~base.hit & other.hit, ~base.hit & ~other.hit)
+    return count_hits(base.hit, other.hit)
+
+
+def count_hits(first: Array, second: Array) -> AnswerCounts:
+    """Count the questions that are right, (questions,) bool, in both arrays, only the first, only the second, none."""
+    kinds = (first & second, first & ~second, ~first & second, ~first & ~second)
     return AnswerCounts(*(int(kind.sum()) for kind in kinds))
+
+
+def describe_overrating(hits: Sequence[Array], dense_hits: Sequence[Array], name: str) -> str:
+    """Describe in a sentence whether multiple choice overrates the model `name` relative to the dense model.
+
+    `hits` and `dense_hits` are (questions,) bool, True for right answers: to multiple choice, and to the same questions
+    asked openly.
+    """
+    gains = [model.astype(float) - dense for dense, model in zip(dense_hits, hits, strict=True)]
+    difference = over_windows(gains[0], gains[1])
+    verdict = "does not clearly overrate" if difference.close else "overrates" if difference.nats > 0 else "underrates"
+    choice, question = (format_signed(100 * gain.mean(), ".1f") for gain in gains)
+    margin = f" ± {100 * difference.nats_margin:.1f}" if np.isfinite(difference.nats_margin) else ""
+    change = f"against dense, accuracy changes by {choice} points with options and {question} points asked openly"
+    return f"Multiple choice {verdict} {name}: {change} (difference {100 * difference.nats:.1f}{margin})"
 
 
 def margin_shift(base: Choices, other: Choices) -> Array:

@@ -127,7 +127,7 @@ def measured_accuracies(run: Run) -> pd.DataFrame:
     """
     tasks = [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
     fields = ("task", "acc", "acc_norm", "acc_error", "acc_norm_error", "samples", "chance", "version", "metric")
-    return _measurements_frame(run, stages.accuracy, tasks, fields)
+    return _measurements_frame(run, stages.accuracy, tasks, (*fields, "mean_tokens", "cut_share", "loop_share"))
 
 
 def _measurements_frame(

@@ -8,12 +8,16 @@ chooses one. For other tasks, all metrics are stored under lm-eval's names, and 
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from lm_eval.api.instance import Instance
 from lm_eval.api.model import CacheHook
 from lm_eval.models.huggingface import HFLM
 from torch import nn
@@ -22,11 +26,11 @@ from gprune.data.texts import require_embedded
 from gprune.evaluation.tasks import TaskSource, fingerprint, loading, resolve
 from gprune.models import devices
 from gprune.models.devices import AdaptiveBatches
-from gprune.records import Accuracy, Answers, Questions
+from gprune.records import Accuracy, Answers, GeneratedAnswers, Questions
 from gprune.records.answers import MOST_OPTIONS, MOST_QUESTIONS
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError, NumericsError
-from gprune.system.progress import Progress, silent
+from gprune.system.progress import Notice, Progress, silent
 
 T = TypeVar("T")
 _QUOTED_CHARACTERS = 60
@@ -43,6 +47,7 @@ class TaskResult:
     accuracy: Accuracy
     answers: Answers
     questions: Questions
+    generated: GeneratedAnswers
 
 
 def measure_tasks(
@@ -54,8 +59,8 @@ def measure_tasks(
         model: The model, on the device where it is measured.
         tokenizer: Its tokenizer.
         task: Name of a task of lm-eval or of the demo, or the path of a file of own questions.
-        settings: uses ``limit``, ``few_shot``, ``task_folder`` and ``batch``. The batch size affects speed only and is
-            halved if memory runs out.
+        settings: uses ``limit``, ``few_shot``, ``task_folder``, ``chat_template``, ``generated_tokens`` and ``batch``.
+            The batch size affects speed only and is halved if memory runs out.
         on_progress: Called after every batch; may raise to stop.
 
     Raises:
@@ -63,27 +68,77 @@ def measure_tasks(
         CorpusError: The task has no data or a row of it cannot be used.
         NumericsError: A log-likelihood is NaN.
     """
+    source = resolve(task, settings)
+    with _adapt(model, tokenizer, settings, on_progress) as language_model:
+        return _run_harness(language_model, source, settings)
+
+
+def ask_openly(
+    model: nn.Module, tokenizer: Any, task: str, settings: EvaluationSettings, on_progress: Progress = silent
+) -> GeneratedAnswers:
+    """Generate a model's answers to the questions of a multiple-choice task without their options.
+
+    A question is left out if its prompt contains its options or depends on them, or if options are equal once
+    normalized. The result is empty for other tasks. For arguments and errors see `measure_tasks`.
+    """
+    requests = dict[int, Any]()
+    generation = loading.generation_settings(settings.generated_tokens, settings.chat_template, "\nQuestion:")
+    with _adapt(model, tokenizer, settings, on_progress) as language_model:
+        tasks = loading.build_requests(resolve(task, settings), settings, tokenizer)["tasks"]
+        for number, (definition, options) in enumerate(_stored_questions(tasks) if has_options(tasks) else ()):
+            prompt, texts = _with_options(options)
+            if prompt.strip() and is_open(prompt, texts):
+                gold = {"choices": texts, "right": _right_option(definition, options[0].doc) or 0}
+                requests[number] = Instance("generate_until", gold, (prompt, generation), 0, (task, number, 1))
+        for request, text in zip(requests.values(), language_model.generate_until([*requests.values()]), strict=True):
+            request.resps.append(text)
+        hits = {number for number, request in requests.items() if is_right(request.resps[0], **request.doc)}
+        return _record_generated(task, requests, language_model.generations, hits)
+
+
+def normalize_answer(text: str) -> str:
+    """Return a text in lower case without punctuation and articles, with single spaces."""
+    return " ".join(re.sub(r"[^\w\s]|_|\b(?:a|an|the)\b", " ", text.lower()).split())
+
+
+def is_open(prompt: str, options: list[str]) -> bool:
+    """Return True if a question can be answered without its options: they differ, and the prompt does not list them."""
+    choices, words = {normalize_answer(option) for option in options}, f" {normalize_answer(prompt)} "
+    # the letters of listed options are not open either, because the letter A is an article, which is removed
+    is_listed = all(f" {choice} " in words for choice in choices)
+    return all(choices) and len(choices) == len(options) and not is_listed
+
+
+def is_right(text: str, choices: list[str], right: int) -> bool:
+    """Return True if an answer contains the right one of `choices` and no wrong one, all normalized, as whole words.
+
+    A wrong choice that is part of the right choice does not count.
+    """
+    answer, gold, *options = (f" {normalize_answer(words)} " for words in (text, choices[right], *choices))
+    return gold in answer and not any(option in answer for option in options if option not in gold)
+
+
+@contextmanager
+def _adapt(model: nn.Module, tokenizer: Any, settings: EvaluationSettings, on_progress: Progress) -> Iterator[Any]:
+    """Wrap a model for lm-eval in the block, with silenced output; for errors see `measure_tasks`."""
     if tokenizer is None:
         raise CorpusError(
             "zero-shot accuracy needs a tokenizer and the model's folder has none: save the tokenizer's "
             "files beside the model"
         )
-
-    source = resolve(task, settings)
+    if settings.chat_template:
+        loading.require_template(tokenizer)
     training, report = model.training, loading.writes_to_caller(on_progress)
     try:
         with loading.silence_output():
-            language_model = InMemoryModel(model, tokenizer, settings.batch, report)
-            return _run_harness(language_model, source, settings)
+            yield InMemoryModel(model, tokenizer, settings.batch, report)
     finally:
         model.train(training)
 
 
-def questions(task: str, settings: EvaluationSettings, on_progress: Progress = silent) -> Questions:
+def questions(task: str, settings: EvaluationSettings, tokenizer: Any = None) -> Questions:
     """Return the questions of a task; for arguments and errors see `measure_tasks`."""
-    loaded = loading.build_requests(resolve(task, settings), settings)
-    on_progress(1, 1, "tasks: writing questions")
-    return read_questions(task, loaded["tasks"])
+    return read_questions(task, loading.build_requests(resolve(task, settings), settings, tokenizer)["tasks"])
 
 
 def _run_harness(language_model: Any, source: TaskSource, settings: EvaluationSettings) -> TaskResult:
@@ -92,13 +147,14 @@ def _run_harness(language_model: Any, source: TaskSource, settings: EvaluationSe
 
     data = fingerprint(source, settings)
     # load_task seeds the few-shot examples anew, because a fingerprint of the requests also draws random examples
-    loaded = loading.load_task(source, settings.few_shot)
+    loaded = loading.load_task(source, settings)
     name, tasks = source.task, loaded["tasks"]
     # intervals are computed below, without lm-eval's bootstrap
     with loading.seed_random_numbers(), devices.preserve_random_state(language_model.device):
         # lm-eval's seed, for tasks that sample the generated text
         torch.manual_seed(1234)
-        results = lm_eval.evaluate(language_model, loaded, limit=settings.limit, bootstrap_iters=0)
+        chat = {"apply_chat_template": settings.chat_template, "fewshot_as_multiturn": settings.chat_template}
+        results = lm_eval.evaluate(language_model, loaded, limit=settings.limit, bootstrap_iters=0, **chat)
     # lm-eval's names have the form metric,filter, such as `acc,none` and `exact_match,strict-match`
     figures = {
         key.removesuffix(",none"): float(value)
@@ -108,6 +164,10 @@ def _run_harness(language_model: Any, source: TaskSource, settings: EvaluationSe
     scores = {metric: _question_scores(results["samples"], tasks, metric) for metric in figures}
     main = next(iter(figures), "acc")
     main_scores = scores.get(main, [])
+    first_requests = [requests[0] for task in tasks.values() for requests in _documents(task)][:MOST_QUESTIONS]
+    generated = _record_generated(name, dict(enumerate(first_requests)), language_model.generations)
+    columns = generated.tokens, generated.is_cut, generated.is_loop
+    mean_tokens, cut_share, loop_share = (float(column.mean()) if column.size else math.nan for column in columns)
     accuracy = Accuracy(
         task=name,
         acc=figures.get(main, math.nan),
@@ -124,8 +184,32 @@ def _run_harness(language_model: Any, source: TaskSource, settings: EvaluationSe
         metrics=figures,
         is_share=bool(main_scores) and all(0 <= score <= 1 for score in main_scores),
         higher_is_better=bool(results["higher_is_better"].get(name, {}).get(main.partition(",")[0], True)),
+        chat_template=settings.chat_template,
+        decoding=language_model.decoding,
+        mean_tokens=mean_tokens,
+        cut_share=cut_share,
+        loop_share=loop_share,
     )
-    return TaskResult(accuracy, read_answers(name, tasks, main_scores), read_questions(name, tasks))
+    return TaskResult(accuracy, read_answers(name, tasks, main_scores), read_questions(name, tasks), generated)
+
+
+def _record_generated(
+    name: str, requests: dict[int, Any], generations: dict[str, Any], hits: Collection[int] = ()
+) -> GeneratedAnswers:
+    """Return the responses to requests by number, with their `InMemoryModel.generations`; `hits` are right."""
+    pairs = [(number, request) for number, request in requests.items() if repr(request.args) in generations]
+    rows = [(i, str(request.resps[0]), *generations[repr(request.args)], i in hits) for i, request in pairs]
+    return GeneratedAnswers.of(name, rows)
+
+
+def is_periodic(tokens: Sequence[int]) -> bool:
+    """Return True if the last quarter of an answer repeats itself at least three times with a fixed period.
+
+    Answers of fewer than 24 tokens, with six tokens in the last quarter, do not count.
+    """
+    tail = list(tokens[-(len(tokens) // 4) :])
+    periods = range(1, len(tail) // 3 + 1) if len(tokens) >= 24 else ()
+    return any(tail[period:] == tail[:-period] for period in periods)
 
 
 def _question_scores(samples: dict[str, Any], tasks: Any, metric: str) -> list[float]:
@@ -261,6 +345,30 @@ class InMemoryModel(HFLM):
         tokenizer = copy.deepcopy(tokenizer)
         super().__init__(model, tokenizer=tokenizer, backend="causal", batch_size=batch, softmax_dtype="float32")
         self._report = on_progress
+        self._last_decoded: list[int] = []
+        self.decoding = ""
+        """how answers are generated; empty if none are"""
+        self.generations: dict[str, tuple[int, bool, bool]] = {}
+        """tokens, is_cut and is_loop of every generated answer, by request"""
+
+    def tok_decode(self, tokens: Any, skip_special_tokens: bool = True) -> str:
+        """Decode tokens and remember them, because lm-eval reports a response without its tokens."""
+        self._last_decoded = tokens if isinstance(tokens, list) else [tokens]
+        return super().tok_decode(tokens, skip_special_tokens)
+
+    def token_limit(self, settings: dict[str, Any]) -> int:
+        """Return the maximum number of generated tokens of a request's settings."""
+        return int(next((settings[name] for name in _GENERATED if name in settings), self.max_gen_toks))
+
+    def note_generation(self, context: str, settings: dict[str, Any], text: str) -> None:
+        """Store length, cut-off and repetition of the response whose tokens were decoded last."""
+        tokens, decode = self._last_decoded, super().tok_decode
+        # the fewest tokens that spell the text, which ends before a stop sequence
+        count = bisect_left(range(len(tokens)), len(text), key=lambda end: len(decode(tokens[:end])))
+        # a response that stopped ends in special tokens, or its stop sequence is missing from the text
+        has_stopped = len(tokens) < self.token_limit(settings) or tokens[-1] in self.tokenizer.all_special_ids
+        is_cut = not has_stopped and len(decode(tokens)) == len(text)
+        self.generations[repr((context, settings))] = count, is_cut, is_periodic(tokens[:count])
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Return the log-likelihood of each continuation. Raises CorpusError if a continuation is empty or too long."""
@@ -274,14 +382,19 @@ class InMemoryModel(HFLM):
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Return the continuation of each context."""
+        longest = 0
         for request in requests:
-            settings = request.args[1]
-            count = next((settings[name] for name in _GENERATED if name in settings), self.max_gen_toks)
+            count = self.token_limit(request.args[1])
             if count >= self.max_length:
                 raise CorpusError(
                     f"the task {request.task_name!r} generates up to {count} tokens and the model reads at most "
-                    f"{self.max_length}: leave it out"
+                    f"{self.max_length}: leave it out, or lower evaluation.generated_tokens if the prompts are your own"
                 )
+            longest = max(longest, len(self.tok_encode(request.args[0])) + count)
+            self.decoding = f"{'sampled' if request.args[1].get('do_sample') else 'greedy'}, at most {count} tokens"
+        if longest > self.max_length:
+            size = f"the longest prompt and its answer have {longest} tokens and the model reads {self.max_length}"
+            self._report(0, 1, Notice(f"{size}: the beginnings of such prompts are cut off, as in lm-eval"))
         return self._run_in_batches(super().generate_until, requests)
 
     def _run_in_batches(self, measure: Callable[..., list[T]], requests: list[Any]) -> list[T]:
@@ -294,7 +407,7 @@ class InMemoryModel(HFLM):
         def attempt(size: int) -> list[T]:
             self.batch_size_per_gpu = size
             # the longest requests come first, so that memory runs out at the start if at all
-            self.set_cache_hook(_ResponseHook(self._report, size, len(requests)))
+            self.set_cache_hook(_ResponseHook(self._report, size, len(requests), self.note_generation))
             return measure(requests, disable_tqdm=True)
 
         return sequences.attempt(attempt, self.batch_size)
@@ -319,8 +432,9 @@ class InMemoryModel(HFLM):
 class _ResponseHook(CacheHook):
     """Report progress for every response that lm-eval caches, and raise NumericsError if it is NaN."""
 
-    def __init__(self, on_progress: Progress, interval: int, total: int) -> None:
+    def __init__(self, on_progress: Progress, interval: int, total: int, on_text: Callable[..., None]) -> None:
         super().__init__(None)
+        self._on_text = on_text
         self._on_progress, self._every, self._done, self._total = on_progress, interval, 0, total
 
     def add_partial(self, attr: str, req: Any, res: Any) -> None:
@@ -332,6 +446,8 @@ class _ResponseHook(CacheHook):
                 f"the log-likelihood of the {kind} {_short(req[-1])} is NaN: the model overflows in its number "
                 "type, so use float32 or bfloat16, or check its weights for NaN"
             )
+        if attr == "generate_until":
+            self._on_text(*req, res)
         self._done += 1
         if self._done % self._every == 0 or self._done == self._total:
             self._on_progress(self._done, self._total, "tasks: answering")

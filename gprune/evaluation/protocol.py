@@ -81,10 +81,12 @@ def of_accuracy(accuracy: Accuracy, versions: Mapping[str, Any], rule: str = "",
     type.
     """
     task = f"task version {accuracy.version}" if accuracy.version else ""
+    shots, template = f"{accuracy.few_shot}-shot" if accuracy.few_shot else "zero-shot", "chat template"
+    metric = accuracy.metric if accuracy.metric != "acc" else f"rule {rule}" if rule else "acc and acc_norm"
     return Stamp(
         measure=f"accuracy on {accuracy.samples} documents",
-        stream=", ".join(filter(None, (f"{accuracy.few_shot}-shot" if accuracy.few_shot else "zero-shot", task))),
-        rule=accuracy.metric if accuracy.metric != "acc" else f"rule {rule}" if rule else "acc and acc_norm",
+        stream=", ".join(filter(None, (shots, template * accuracy.chat_template, task))),
+        rule=", ".join(filter(None, (metric, accuracy.decoding))),
         precision=precision,
         versions=_versions(versions, (*_PACKAGES, "lm_eval")),
         limit=_limit(accuracy.limit or None),

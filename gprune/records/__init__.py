@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gprune.records.answers import Answers as Answers
+    from gprune.records.answers import GeneratedAnswers as GeneratedAnswers
     from gprune.records.answers import Questions as Questions
     from gprune.records.base import Array as Array
     from gprune.records.calibration import ActivationStatistics as ActivationStatistics

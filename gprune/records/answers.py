@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
-from gprune.records.base import Array, Record, integers, real, require_range
+from gprune.records.base import Array, Record, booleans, integers, real, require_range
 
 MOST_QUESTIONS, MOST_OPTIONS = 12_000, 60_000
 """maximum number of stored questions, and of stored options, of a task: at most 0.6 MB per task and method. The largest
 of the seven tasks has 10,042 questions with 40,168 options"""
 QUESTION_CHARACTERS, OPTION_CHARACTERS = 600, 200
 """stored length of a question, from its end, and of an option, from its start"""
+MOST_ANSWERS, ANSWER_CHARACTERS = 500, 2_000
+"""maximum number of stored texts of generated answers, and their stored length"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,10 +89,49 @@ class Questions(Record):
         return question, options
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class GeneratedAnswers(Record):
+    """The answers that one model generated to the questions of one task; empty for a task without such answers."""
+
+    task: str
+    """name of the task in the study"""
+    numbers: Annotated[Array, integers("answers")]
+    """(answers,) number of the question of each answer, from 0"""
+    tokens: Annotated[Array, integers("answers")]
+    """(answers,) generated tokens up to the end of the answer"""
+    is_cut: Annotated[Array, booleans("answers")]
+    """(answers,) whether the limit of tokens ended the answer"""
+    is_loop: Annotated[Array, booleans("answers")]
+    """(answers,) whether the last quarter of the answer repeats itself, see gprune.evaluation.accuracy.is_periodic"""
+    is_right: Annotated[Array, booleans("answers")]
+    """(answers,) whether the answer to an open question is right; False for other tasks, whose `Answers` have scores"""
+    text: Annotated[Array, integers("bytes", within=(0, 255))]
+    """(bytes,) UTF-8 of the first answers, each truncated"""
+    ends: Annotated[Array, integers("texts")]
+    """(texts,) end offset of each stored answer in the text"""
+
+    @classmethod
+    def of(cls, task: str, rows: list[tuple[int, str, int, bool, bool, bool]]) -> GeneratedAnswers:
+        """Build the record from (number, text, tokens, is_cut, is_loop, is_right) rows, truncating the texts."""
+        columns: list[Any] = list(zip(*rows, strict=True)) or [()] * 6
+        encoded = [_head(text, ANSWER_CHARACTERS).encode("utf-8", "replace") for text in columns[1][:MOST_ANSWERS]]
+        numbers, tokens = (np.array(column, dtype=np.int32) for column in (columns[0], columns[2]))
+        is_cut, is_loop, is_right = (np.array(column, dtype=bool) for column in columns[3:])
+        text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+        ends = np.cumsum([len(piece) for piece in encoded], dtype=np.int64)
+        return cls(task, numbers, tokens, is_cut, is_loop, is_right, text, ends)
+
+    def answer_to(self, number: int) -> str:
+        """Return the text of the answer to question `number`, from 0; empty if it is not stored."""
+        spans = dict(zip(self.numbers.tolist(), itertools.pairwise([0, *self.ends.tolist()]), strict=False))
+        begin, end = spans.get(number, (0, 0))
+        return self.text[begin:end].tobytes().decode("utf-8", "replace")
+
+
 def _tail(text: str) -> str:
     # one character is the ellipsis
     return text if len(text) <= QUESTION_CHARACTERS else "…" + text[1 - QUESTION_CHARACTERS :]
 
 
-def _head(text: str) -> str:
-    return text if len(text) <= OPTION_CHARACTERS else text[: OPTION_CHARACTERS - 1] + "…"
+def _head(text: str, length: int = OPTION_CHARACTERS) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -76,6 +76,16 @@ class Accuracy:
     """examples before each question"""
     higher_is_better: bool = True
     """whether higher values of the main metric are better"""
+    chat_template: bool = False
+    """whether the questions are written with the tokenizer's chat template"""
+    decoding: str = ""
+    """how answers are generated, for example `greedy, at most 256 tokens`; empty if none are"""
+    mean_tokens: float = float("nan")
+    """mean length of the generated answers in tokens; NaN if none are"""
+    cut_share: float = float("nan")
+    """share of generated answers that the limit of tokens ended"""
+    loop_share: float = float("nan")
+    """share of generated answers that end in repetition"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -417,6 +417,12 @@ class EvaluationSettings(Form):
     """maximum number of questions per task; null for all"""
     task_folder: Text = ""
     """folder with local rows of tasks, TASK.jsonl (docs/tasks.md); empty reads them from the hub"""
+    chat_template: bool = False
+    """write the questions of tasks with the tokenizer's chat template, as lm-eval's --apply_chat_template"""
+    open_questions: bool = False
+    """also ask the questions of multiple-choice tasks without their options"""
+    generated_tokens: Annotated[Whole, between(1, forms.MOST_LENGTH)] = 256
+    """most tokens of an answer to own prompts and to open questions; a task of lm-eval has its own limit"""
     speed: Literal["none", "auto", "cpu", "gpu"] = "none"
     """measure tokens per second of every method: gpu is the paper's setting, cpu a small one"""
 

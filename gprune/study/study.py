@@ -50,7 +50,7 @@ _ADDED_SETTINGS: dict[str, dict[str, Any]] = {
     "contexts": {"clustering": "balanced"},
     "modularization": {"seeding": "plain"},
     "sparsity": {"attention": "own"},
-    "evaluation": {"few_shot": None},
+    "evaluation": {"few_shot": None, "chat_template": False, "open_questions": False, "generated_tokens": 256},
 }
 """settings added later; with these default values they are not part of the digest, which stays that of older studies"""
 _ADDED_SECTIONS = {

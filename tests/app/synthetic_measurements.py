@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from made_runs import Makers, Task, an_accuracy, digest
 
-from gprune.records import Accuracy, Answers, Perplexity, Questions, Throughput
+from gprune.records import Accuracy, Answers, GeneratedAnswers, Perplexity, Questions, Throughput
 
 EVIL = "<script>alert(1)</script> ![x](http://example.org/x.png)"
 LEVELS = {"dense": 40.0, "gprune": 62.0, "flap": 118.0, "flap_no_bias": 121.0, "wanda_sp": 190.0}
@@ -54,6 +54,20 @@ def questions(task: Task) -> Questions:
     return Questions.of(task.asked, requested)
 
 
+def open_answers(task: Task) -> GeneratedAnswers:
+    """Every fifth answer is cut off and loops, the next is empty; more of the pruned models' are wrong."""
+    limit, count = 3 if task.stage.id.method == "dense" else 8, task.study.evaluation.limit or 100
+    texts = ["", f"answer {EVIL}", "la la la la"]
+    return GeneratedAnswers.of(
+        task.asked, [(n, texts[min(n % 5, 2)], 9, n % 5 == 2, n % 5 == 2, n % 10 >= limit) for n in range(count)]
+    )
+
+
+def generated_answers(task: Task) -> GeneratedAnswers:
+    """The same."""
+    return open_answers(task)
+
+
 def speed_rows(
     modes: tuple[str, ...] = ("eager",), ratio: float = 1.5, models: tuple[str, ...] = ("dense", "gprune", "flap")
 ) -> list[dict[str, Any]]:
@@ -79,4 +93,5 @@ def speed(task: Task) -> Throughput:
     return a_throughput(models=tuple(task.able))
 
 
-MAKERS: Makers = {maker.__name__: maker for maker in (perplexity, accuracy, answers, questions, speed)}
+_MAKERS = (perplexity, accuracy, answers, questions, generated_answers, open_answers, speed)
+MAKERS: Makers = {maker.__name__: maker for maker in _MAKERS}

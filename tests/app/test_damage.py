@@ -16,6 +16,7 @@ SHOWN = {
     "partition": "drift agreement rasa decisions map atlas",
     "masks": "inspector home rasa agreement decisions compare map atlas",
     "answers": "questions",
+    "open_answers": "questions",
     "speed": "speed",
 }
 """the pages that draw a kind of result"""
@@ -26,7 +27,7 @@ KINDS = [name if name == "drift" else pytest.param(name, marks=pytest.mark.long)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_result_costs_its_cards_only_and_nothing_is_written(cache, kind):
-    evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa",), speed="cpu")
+    evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa",), open_questions=True, speed="cpu")
     write_run(cache, study=a_study(methods=(*DEFAULT, "fang"), evaluation=evaluation))
     for folder in (cache / kind).iterdir():
         arrays = [path for path in folder.iterdir() if path.suffix == ".npy"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from app_driver import charts, numbers, open_page, plain_words, show, words
+from browser import expect, visiting
 from made_runs import an_accuracy
 from synthetic_measurements import ACCURACY, EVIL
 from synthetic_run import MAKERS, a_study, the_run, write_run
@@ -165,3 +166,43 @@ def test_accuracy_that_is_missing_can_be_measured_without_data(cache, started):
     app.button(key="fq_tasks").click().run()
     ((study, _),) = started
     assert study.evaluation.tasks and all(task.startswith("demo_") for task in study.evaluation.tasks)
+
+
+def test_generated_answers_show_length_ends_and_loops_and_open_ones_what_multiple_choice_hides(cache):
+    evaluation = EvaluationSettings(texts=("science-docs",), windows=16, tasks=("gsm8k", "piqa"), open_questions=True)
+    study = a_study(methods=("dense", "flap"), evaluation=evaluation)
+    app = show("questions", cache, {"fq_task": "0", "fq_answer": "1"}, study=study)
+    assert not app.error and "FLAP: answers 1.0× as long as dense, 20% cut off, 20% in a loop" in plain_words(app)
+    table = next(item.value for item in app.dataframe if "loops" in item.value)
+    assert table[["tokens", "length ÷ dense", "cut off", "loops"]].to_numpy().tolist() == [[9, 1, 20, 20]] * 2
+    assert [code.value for code in app.code].count("(empty answer)") >= 2
+    assert "Dense, 9 tokens" in words(app)
+    looping = open_page("questions", fq_task="0", fq_answer="3")
+    assert "FLAP, 9 tokens, cut off, ends in a loop" in words(looping)
+    openly = open_page("questions", fq_task="1")
+    assert "Multiple choice overrates FLAP: against dense, accuracy changes by" in plain_words(openly)
+    table = next(item.value for item in openly.dataframe if "only openly" in item.value)
+    kinds = ["both right", "only with options", "only openly", "both wrong"]
+    assert table[kinds].to_numpy().sum(axis=1).tolist() == [100, 100]
+    run = the_run(cache)
+    hit = changed_answers.choices(run.load(stages.answers, "flap", "piqa"), "acc").hit
+    assert table["only with options"][1] == (hit & (np.arange(100) % 10 < 8)).sum()
+    # the first example is right with options only
+    first = int(openly.selectbox(key="fq_open_answer_selectbox").value) - 1
+    assert hit[first] and first % 10 < 8
+
+
+@pytest.mark.browser
+@pytest.mark.long
+def test_person_sees_what_a_model_answers_without_options(cache, chromium):
+    evaluation = EvaluationSettings(texts=("science-docs",), windows=16, tasks=("piqa",), open_questions=True)
+    write_run(cache, study=a_study(methods=("dense", "flap"), evaluation=evaluation))
+    with visiting(chromium, cache) as visit:
+        page = visit.page("questions?fq_method=flap", viewport={"width": 1280, "height": 900})
+        card = page.locator(".st-key-card_fq_open_answers")
+        page.mouse.wheel(0, 4000)
+        expect(card.get_by_text("Multiple choice overrates FLAP")).to_be_visible()
+        card.get_by_role("combobox").click()
+        page.keyboard.type("96")
+        page.keyboard.press("Enter")
+        expect(card.get_by_text("(empty answer)").first).to_be_visible()

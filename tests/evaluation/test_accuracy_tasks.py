@@ -8,7 +8,7 @@ from evaluation.task_files import SPLITS, row, write_rows, write_seven
 
 from gprune.__main__ import main
 from gprune.evaluation.tasks import fingerprint, listed_tasks, read_documents, resolve
-from gprune.evaluation.tasks.rows import STANDARD_TASKS, check_question
+from gprune.evaluation.tasks.rows import STANDARD_TASKS, check_prompt, check_question
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError, SettingsError
 
@@ -163,4 +163,6 @@ def test_every_example_of_the_documentation_is_read(tmp_path):
     for line, names in zip(rows, fitting, strict=True):
         for name in names:
             assert STANDARD_TASKS[name].check_row(line)
-    assert check_question(rows[-1])["answer"] == 0
+    prompts = [row for row in rows if "prompt" in row]
+    assert [check_prompt(row)["answer"] for row in prompts] == ["21", "Paris"]
+    assert check_question(rows[-1 - len(prompts)])["answer"] == 0

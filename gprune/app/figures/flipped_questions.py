@@ -19,7 +19,7 @@ from gprune.app.ui.run_status import task_label
 from gprune.app.ui.text import escape
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
-from gprune.records import Accuracy, Answers, Questions
+from gprune.records import Accuracy, Answers, GeneratedAnswers, Questions
 from gprune.study.settings import require_choice
 from gprune.system.errors import StoreError
 
@@ -65,6 +65,11 @@ class TaskAnswers:
         """Return the options that a method chooses under a rule, or under ACC if the task lacks the rule."""
         rule = rule if rule in self.rules else ACC
         return _choices(self.run.root, self.run.key(stages.answers, method, self.task), rule)
+
+    def generated(self, declare: Any) -> dict[str, GeneratedAnswers]:
+        """Load the records of a declaration, generated or open answers, of each method that has answers."""
+        records = {name: self.run.find(declare, name, self.task) for name in self.methods}
+        return {name: record for name, record in records.items() if record is not None and len(record.numbers)}
 
     @property
     def questions(self) -> Questions | None:

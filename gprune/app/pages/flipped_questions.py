@@ -1,9 +1,11 @@
 """Tab *Changed answers* of Compare: accuracy on tasks, and the questions that a pruned model answers differently."""
 
 import math
+from dataclasses import astuple
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -21,8 +23,9 @@ from gprune.app.ui.text import escape, escape_error
 from gprune.evaluation.protocol import of_accuracy
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
-from gprune.records import Accuracy, Array, Questions
-from gprune.records.answers import MOST_OPTIONS, MOST_QUESTIONS
+from gprune.pipeline.stages import evaluation as measure
+from gprune.records import Accuracy, Array, GeneratedAnswers, Questions
+from gprune.records.answers import MOST_ANSWERS, MOST_OPTIONS, MOST_QUESTIONS
 
 Accuracies = dict[str, dict[str, Accuracy]]
 """by method and task"""
@@ -60,6 +63,14 @@ def show(run: Run) -> None:
         _show_counts(content, answered, task, method, rule)
     if frame.is_rest_deferred():
         return
+    for show_card, declare in ((_show_generated, measure.generated_answers), (_show_open, measure.open_answers)):
+        if run.has(declare, method, task.task):
+            with card(f"fq_{declare.__name__}", "Generated answers", run) as content:
+                records = task.generated(declare)
+                if {DENSE, method} <= records.keys():
+                    show_card(content, task, method, records)
+                else:
+                    st.caption("No question of this task has such an answer of both models.")
     number: int | None = None
     with card("fq_list", "The questions whose answers change", run) as content:
         number = _show_list(content, task, method, rule)
@@ -259,6 +270,65 @@ def counts_table(answered: list[TaskAnswers], rule: str) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
+
+
+def _show_generated(content: Card, task: TaskAnswers, method: str, records: dict[str, GeneratedAnswers]) -> None:
+    table = generation_table(task, records)
+    length, cut_off, loops = table.set_index("method").loc[label(method)].iloc[2:]
+    finding = f"answers {length:.1f}× as long as dense, {cut_off:.0f}% cut off, {loops:.0f}% in a loop"
+    content.set_title(f"{escape(label(method))}: {finding}")
+    _show_texts(task, method, records, records[method].numbers[:MOST_ANSWERS], "fq_answer")
+    content.table(
+        table,
+        alt="length, cut-off and repetition of the generated answers of every method",
+        caption="Score ± 95% interval and shares in %; mean length in tokens.",
+        how="An answer is cut off if the limit of tokens ends it. It loops if its last quarter repeats a sequence of "
+        "tokens at least three times; answers of fewer than 24 tokens do not count.",
+    )
+
+
+def generation_table(task: TaskAnswers, records: dict[str, GeneratedAnswers]) -> pd.DataFrame:
+    """Return a table of score, mean length in tokens, and shares of cut-off and looping answers, a row per method."""
+    rows = []
+    for name, record in records.items():
+        score = _accuracy_cell(task.run.find(stages.accuracy, name, task.task), accuracy.RULES[0])
+        tokens, dense_tokens = record.tokens.mean(), max(records[DENSE].tokens.mean(), 1e-9)
+        shares = 100 * record.is_cut.mean(), 100 * record.is_loop.mean()
+        rows.append((label(name), score, tokens, tokens / dense_tokens, *shares))
+    return pd.DataFrame(rows, columns=["method", "score", "tokens", "length ÷ dense", "cut off", "loops"]).round(2)
+
+
+def _show_texts(task: TaskAnswers, method: str, records: dict[str, Any], numbers: Array, key: str) -> None:
+    """Show one of the questions `numbers` with the generated texts of the dense model and a method."""
+    names = {str(number + 1): f"Question {number + 1}" for number in numbers}
+    number = int(address.selectbox("Question", names, key, next(iter(names)), width=260)) - 1
+    if task.questions is not None and number < len(task.questions.counts):
+        question, options = task.questions.question_at(number)
+        expected = options[int(task.answers(DENSE).right[number])].strip()
+        st.code(f"{question}\n\nExpected answer: {expected}", language=None, wrap_lines=True)
+    for column, name in zip(st.columns(2), (DENSE, method), strict=True):
+        record = records[name]
+        index = record.numbers.tolist().index(number)
+        notes = ["cut off"] * bool(record.is_cut[index]) + ["ends in a loop"] * bool(record.is_loop[index])
+        column.caption(", ".join([label(name), format_count(int(record.tokens[index]), "token"), *notes]))
+        column.code(record.answer_to(number).strip() or "(empty answer)", language=None, wrap_lines=True)
+
+
+def _show_open(content: Card, task: TaskAnswers, method: str, records: dict[str, GeneratedAnswers]) -> None:
+    hits = {name: (task.choices(name, ACC).hit[item.numbers], item.is_right) for name, item in records.items()}
+    content.set_title(escape(changed_answers.describe_overrating(hits[method], hits[DENSE], label(method))))
+    counts = {label(name): changed_answers.count_hits(*pair) for name, pair in hits.items()}
+    rows = [(name, *astuple(row), changed_answers.probability(row.p_value)) for name, row in counts.items()]
+    # the first examples are answers that only the options make right
+    differs = np.argsort((~hits[method][0] | hits[method][1])[:MOST_ANSWERS], kind="stable")
+    _show_texts(task, method, records, records[method].numbers[differs], "fq_open_answer")
+    content.table(
+        pd.DataFrame(rows, columns=["method", "both right", "only with options", "only openly", "both wrong", "p"]),
+        alt="right and wrong answers with and without options, of every method",
+        caption="Questions right with options (multiple choice) and without (asked openly). p: McNemar’s exact test.",
+        how="An open answer is right if it contains the right option and no wrong one. Questions whose prompt lists "
+        "the options are left out. The title compares the changes against dense by question, with a 95% interval.",
+    )
 
 
 def _show_list(content: Card, task: TaskAnswers, method: str, rule: str) -> int | None:

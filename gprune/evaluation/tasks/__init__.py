@@ -3,5 +3,5 @@
 lm-eval is imported only when it is needed.
 """
 
-from gprune.evaluation.tasks.loading import fingerprint, listed_tasks, needs_index, resolve
+from gprune.evaluation.tasks.loading import PROMPTS, fingerprint, listed_tasks, needs_index, resolve
 from gprune.evaluation.tasks.rows import STANDARD_TASKS, TaskSource, read_documents

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from gprune.data.demo import questions
-from gprune.evaluation.tasks.rows import OWN_QUESTIONS, STANDARD_TASKS, Row, TaskSource, read_documents
+from gprune.evaluation.tasks.rows import CHECKS, OWN_QUESTIONS, STANDARD_TASKS, Row, TaskSource, read_documents
 from gprune.study import EvaluationSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError, SettingsError
@@ -32,6 +32,8 @@ Loaded = dict[str, Any]
 """result of ``TaskManager.load``: tasks and groups by name"""
 _METRICS = ("acc", "acc_norm")
 """metrics of own questions"""
+PROMPTS = "prompts-"
+"""beginning of the fingerprint of own prompts, so that their answers are known to be generated without the file"""
 _OWN_SUFFIXES = (".jsonl", ".ndjson", ".json")
 """suffixes of files of own questions"""
 
@@ -206,27 +208,54 @@ def _letters_and_digits(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def load_task(source: TaskSource, few_shot: int | None) -> Loaded:
+def load_task(source: TaskSource, settings: EvaluationSettings) -> Loaded:
     """Load a task with `few_shot` examples per question; None uses the number in its definition.
 
-    As in lm-eval, a definition with zero examples ignores `few_shot`. Raises CorpusError if the data is not available
-    or does not fit the task, SettingsError if it is a collection without a score of its own.
+    As in lm-eval, a definition with zero examples ignores `few_shot`. The limit and the end of generated answers apply
+    to own prompts only. Raises CorpusError if the data is not available or does not fit the task, SettingsError if it
+    is a collection without a score of its own.
     """
     modified = source.file.stat().st_mtime_ns if source.file else 0
-    loaded = _load_cached(source, few_shot, modified)
+    loaded = _load_cached(source, settings.few_shot, settings.generated_tokens, settings.chat_template, modified)
     for task in loaded["tasks"].values():
         # lm-eval's default
         task.set_fewshot_seed(1234)
     return loaded
 
 
-def build_requests(source: TaskSource, settings: EvaluationSettings) -> Loaded:
-    """Load a task and build its requests, without a model."""
-    loaded = load_task(source, settings.few_shot)
+def build_requests(source: TaskSource, settings: EvaluationSettings, tokenizer: Any = None) -> Loaded:
+    """Load a task and build its requests, without a model.
+
+    If `settings.chat_template` is on, the chat template of the tokenizer writes them; without a tokenizer, none does.
+    """
+    loaded, options = load_task(source, settings), dict[str, Any]()
+    if settings.chat_template and tokenizer is not None:
+        require_template(tokenizer)
+
+        def render(messages: list[dict[str, str]], add_generation_prompt: bool = True) -> Any:
+            ends = {"add_generation_prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
+            return tokenizer.apply_chat_template(messages, tokenize=False, **ends)
+
+        options = {"apply_chat_template": True, "fewshot_as_multiturn": True, "chat_template": render}
     with readable_faults(source.task):
         for task in loaded["tasks"].values():
-            task.build_all_requests(limit=settings.limit)
+            task.build_all_requests(limit=settings.limit, **options)
     return loaded
+
+
+def require_template(tokenizer: Any) -> None:
+    """Raise SettingsError if a tokenizer has no chat template."""
+    if not getattr(tokenizer, "chat_template", None):
+        remedy = "use a chat model, or set evaluation.chat_template=false"
+        raise SettingsError(f"evaluation.chat_template is true, but the tokenizer has no chat template: {remedy}")
+
+
+def generation_settings(limit: int, chat_template: bool, *ends: str) -> dict[str, Any]:
+    """Return lm-eval's settings of a greedy answer of at most `limit` tokens; with a chat template, only EOS ends it.
+
+    Without a template it ends at a blank line or at one of `ends`.
+    """
+    return {"until": [] if chat_template else ["\n\n", *ends], "do_sample": False, "max_gen_toks": limit}
 
 
 def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, *, download: bool = True) -> str:
@@ -239,15 +268,16 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
     settings = settings or EvaluationSettings()
     if source.on_hub and not download and uncached_datasets(source.task):
         return _digest({"task": source.task})
+    prefix = PROMPTS if source.kind == "own" and "check" in read_documents(source)[0] else ""
     if settings.few_shot or (source.kind == "registered" and source.task not in STANDARD_TASKS):
         tasks = build_requests(source, settings)["tasks"]
-        return _digest([[name, task.VERSION, *_requests(task)] for name, task in tasks.items()])
+        return prefix + _digest([[name, task.VERSION, *_requests(task)] for name, task in tasks.items()])
     if source.kind == "demo":
         return _digest({"demo": source.task, "version": questions.VERSIONS[source.task]})
     if source.file is not None:
-        return _digest(read_documents(source))
+        return prefix + _digest(read_documents(source))
     standard = STANDARD_TASKS[source.task]
-    (task,) = load_task(source, None)["tasks"].values()
+    (task,) = load_task(source, EvaluationSettings())["tasks"].values()
     return _digest([standard.check_row(dict(row)) for row in task.dataset[standard.split]])
 
 
@@ -284,7 +314,7 @@ def readable_faults(task: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=32)
-def _load_cached(source: TaskSource, few_shot: int | None, _modified: int) -> Loaded:
+def _load_cached(source: TaskSource, few_shot: int | None, tokens: int, chat_template: bool, _modified: int) -> Loaded:
     """Load a task; the time of its file's last modification is part of the cache key."""
     rows = [] if source.on_hub else read_documents(source)
     with readable_faults(source.task):
@@ -294,7 +324,19 @@ def _load_cached(source: TaskSource, few_shot: int | None, _modified: int) -> Lo
         else:
             from lm_eval.api.task import ConfigurableTask
 
-            loaded = {"tasks": {source.task: ConfigurableTask(config=_define_own_questions(source, rows))}}
+            definition = _define_own_questions(source, rows)
+            if "check" in rows[0]:
+                definition |= {
+                    "output_type": "generate_until",
+                    "doc_to_text": "prompt",
+                    "doc_to_choice": None,
+                    "generation_kwargs": generation_settings(tokens, chat_template),
+                    "process_results": lambda row, texts: {
+                        "exact_match": CHECKS[row["check"]](texts[0], row["answer"])
+                    },
+                    "metric_list": [definition["metric_list"][0] | {"metric": "exact_match"}],
+                }
+            loaded = {"tasks": {source.task: ConfigurableTask(config=definition)}}
     if rows:
         loaded["groups"] = {}
     _require_score(source.task, loaded)

@@ -4,6 +4,7 @@ Prompts and scoring are lm-eval's own definitions (section 4). ARC and OpenBookQ
 others on validation, whose answers are public.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +21,9 @@ Check = Callable[[Row], Row]
 
 OWN_COLUMNS = ("question", "choices", "answer")
 OWN_QUESTIONS = "1.0"
-"""version of prompt and scoring of own questions; raise it whenever they change"""
+"""version of prompt and scoring of own questions and prompts; raise it whenever they change"""
+_NESTED_REPETITION = re.compile(r"[+*}]\)[+*{]")
+_NUMBER = re.compile(r"-?(?:\d[\d,]*(?:\.\d+)?|\.\d+)")
 _LISTED = 120
 """maximum length of a list in an error"""
 
@@ -57,6 +60,41 @@ def check_question(row: Row) -> Row:
     elif type(answer) is not int or answer not in indices:
         raise _column_error(row, "answer", f"a number from 0 to {indices[-1]}")
     return {"question": question, "choices": choices, "answer": answer}
+
+
+def last_number(text: str) -> float | None:
+    """Return the last number in a text, with commas removed; None if it has none."""
+    numbers = _NUMBER.findall(text)
+    return float(numbers[-1].replace(",", "")) if numbers else None
+
+
+CHECKS: Mapping[str, Callable[[str, str], bool]] = {
+    "exact": lambda text, answer: text.strip() == answer.strip(),
+    "contains": lambda text, answer: answer in text,
+    "number": lambda text, answer: last_number(text) == last_number(answer),
+    "regex": lambda text, answer: re.search(answer, text) is not None,
+}
+"""checks of a generated text against the answer of a row, by name"""
+
+
+def check_prompt(row: Row) -> Row:
+    """Return a user's prompt, its answer as text, and the name of the check."""
+    prompt, answer, check = _select_columns(row, ("prompt", "answer", "check")).values()
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise _column_error(row, "prompt", "a text that is not empty")
+    if check not in CHECKS:
+        raise _column_error(row, "check", f"one of {', '.join(CHECKS)}")
+    is_valid = _NUMBER.fullmatch(str(answer).strip()) if check == "number" else str(answer).strip()
+    if not isinstance(answer, str | int | float) or not is_valid:
+        raise _column_error(row, "answer", "a number" if check == "number" else "a text or a number")
+    if check == "regex":
+        try:
+            re.compile(str(answer))
+            if _NESTED_REPETITION.search(str(answer)):
+                raise re.error("repetition of a repetition can take forever")
+        except (re.error, OverflowError, RecursionError) as error:
+            raise _column_error(row, "answer", f"a regular expression ({error})") from error
+    return {"prompt": prompt, "answer": str(answer), "check": check}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +169,15 @@ def read_documents(source: TaskSource) -> list[Row]:
         return [{**asdict(row), "choices": list(row.choices)} for row in questions.questions(task)]
     if file is None:
         raise CorpusError(f"the task {task!r} has no local rows: they come from the hub")
-    check: Check | None = check_question if source.kind == "own" else None
-    if task in STANDARD_TASKS:
-        check = STANDARD_TASKS[task].check_row
-    rows = []
+    check: Check | None = STANDARD_TASKS[task].check_row if task in STANDARD_TASKS else None
+    rows = list[Row]()
     for number, row in _read_lines(file):
         location = f"the task {task!r}: line {number} of {str(file)!r}"
         if not isinstance(row, dict):
             raise CorpusError(f"{location} is not a JSON object: write one question per line")
+        if source.kind == "own" and not rows:
+            # the first row decides whether the file has prompts or questions
+            check = check_prompt if "prompt" in row else check_question
         try:
             rows.append(row if check is None else check(row))
         except ValueError as error:

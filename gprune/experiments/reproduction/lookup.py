@@ -217,7 +217,8 @@ class ResultLookup:
         if row.study.evaluation.tasks:
             return _read_task_accuracies(row, results)
         for run in self._runs_by_key.get(main_stage.key, ()):
-            evaluation = {f"evaluation.{name}": getattr(run.study.evaluation, name) for name in (*TASKS, "few_shot")}
+            names = (*TASKS, "few_shot", "chat_template", "generated_tokens")
+            evaluation = {f"evaluation.{name}": getattr(run.study.evaluation, name) for name in names}
             study = row.study.with_settings(evaluation)
             other_results = self._open_results(study) if study.evaluation.tasks else None
             if other_results is not None:

@@ -282,9 +282,11 @@ def _estimate_evaluation(stage: StageId, case: Case) -> MemoryNeed:
     """Estimate an evaluation: a pruned model and the dense model, their activations and a block of logits."""
     model, evaluation, length = case.model, case.study.evaluation, case.study.evaluation.length
     answers = after = 0.0
-    if stage.kind in ("accuracy", "answers"):
+    if stage.kind in ("accuracy", "answers", "generated_answers", "open_answers"):
         length = min(CHOICE_TOKENS, model.positions)
-        answers = case.logits(length * model.vocabulary, 2)
+        # a generated answer needs the logits of one position, and the keys and values of all
+        cache = float((length + evaluation.generated_tokens) * model.shape.layers * 2 * model.keys * case.width)
+        answers = max(case.logits(length * model.vocabulary, 2), cache * (stage.kind not in ("accuracy", "answers")))
     else:
         # a candidate is compared with the dense model by both models' logits
         models, copies = 1, 1 + (case.width < 4)
@@ -343,6 +345,7 @@ _FORMULAS: dict[str, Callable[[StageId, Case], MemoryNeed | None]] = {
     "repaired": _estimate_repair_fit,
     **dict.fromkeys(("learning", "gates", "scales", "recovered"), _estimate_learning),
     **dict.fromkeys(("candidate", "perplexity", "recovered_perplexity", "accuracy", "answers"), _estimate_evaluation),
+    **dict.fromkeys(("generated_answers", "open_answers"), _estimate_evaluation),
     "speed": _estimate_speed,
     "checkpoint": _estimate_export,
 }

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gprune.data import texts
 from gprune.data.texts import corpus_relation
+from gprune.evaluation.tasks import PROMPTS
 from gprune.pipeline.stages.calibration import held_out, sampled_text, tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, every_need, once
 from gprune.pipeline.stages.inputs import CHECK, roles
@@ -21,9 +22,6 @@ from gprune.records import Accuracy, Answers, Array, Perplexity, Questions, Samp
 from gprune.study.methods import METHODS
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, MethodError, NumericsError, SettingsError, TaskError
-
-if TYPE_CHECKING:
-    from gprune.evaluation.accuracy import TaskResult
 
 
 @once
@@ -136,10 +134,12 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
         try:
             result = _answer_task(graph, work, method, task, parts)
         except TaskError as error:
-            # record the failure, because the answers stage would fail on the same questions
-            graph.record_failure(answers(graph, method, task), safe_parsing.sentence(error))
+            # record the failure, because the stages of answers would fail on the same questions
+            for by_product in (answers, generated_answers):
+                graph.record_failure(by_product(graph, method, task), safe_parsing.sentence(error))
             raise
         work.keep(answers(graph, method, task).key, result.answers)
+        work.keep(generated_answers(graph, method, task).key, result.generated)
         work.keep(questions(graph, task).key, result.questions)
         return result.accuracy
 
@@ -150,32 +150,62 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
 def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
     """Declare a method's likelihood of every option of a task's questions, which the accuracy's pass also computes."""
 
-    def make(work: RunContext, **parts: Any) -> Answers:
+    def make(work: RunContext, **parts: Any) -> Any:
         return _answer_task(graph, work, method, task, parts).answers
 
     return _declare_question_stage(graph, "answers", method, task, make)
 
 
+@once
+def generated_answers(graph: Graph, method: str, task: str) -> Stage[Any]:
+    """Declare a method's generated answers to a task, which the accuracy's pass also yields; empty without any."""
+
+    def make(work: RunContext, **parts: Any) -> Any:
+        return _answer_task(graph, work, method, task, parts).generated
+
+    return _declare_question_stage(graph, "generated_answers", method, task, make)
+
+
+@once
+def open_answers(graph: Graph, method: str, task: str) -> Stage[Any]:
+    """Declare a method's answers to the questions of a multiple-choice task without their options."""
+
+    def make(work: RunContext, **parts: Any) -> Any:
+        return _answer_task(graph, work, method, task, parts, "ask_openly")
+
+    return _declare_question_stage(graph, "open_answers", method, task, make)
+
+
+def has_prompts(graph: Graph, task: str) -> bool:
+    """Return True if a task is a file of own prompts."""
+    return graph.inputs.tasks[task].startswith(PROMPTS)
+
+
 def _declare_question_stage(graph: Graph, kind: str, method: str, task: str, make: Any) -> Stage[Any]:
-    """Declare a result, accuracy or answers, of a method on a task."""
+    """Declare a result of a method on a task, such as accuracy or answers."""
     index = graph.study.evaluation.tasks.index(task)
     return graph.stage(
         StageId(kind, method=method, item=index),
-        f"{kind} of {METHODS[method].label}, task {index + 1}",
+        f"{kind.replace('_', ' ')} of {METHODS[method].label}, task {index + 1}",
         make,
         needs=model_inputs(graph, method),
         reads=graph.model_digests | {"task": graph.inputs.tasks[task]} | graph.tokenizer_digests,
-        settings=_task_protocol(graph),
+        settings=_task_protocol(graph, task, kind),
     )
 
 
-def _answer_task(graph: Graph, work: RunContext, method: str, task: str, parts: dict[str, Any]) -> TaskResult:
-    """Return accuracy, answers and questions of a task; `parts` are the records of the method's `model_inputs`."""
-    from gprune.evaluation.accuracy import measure_tasks
+def _answer_task(
+    graph: Graph, work: RunContext, method: str, task: str, parts: dict[str, Any], function: str = "measure_tasks"
+) -> Any:
+    """Return the result of a function of `gprune.evaluation.accuracy` for a method on a task.
+
+    `parts` are the records of the method's `model_inputs`.
+    """
+    from gprune.evaluation import accuracy as measurement
 
     settings, model = work.study.evaluation, work.live_model(method, pruned_model(graph, method, **parts))
     try:
-        return measure_tasks(model, work.tokenizer, task, settings, work.progress)
+        return getattr(measurement, function)(model, work.tokenizer, task, settings, work.progress)
     except (CorpusError, SettingsError, NumericsError) as error:
         raise TaskError(str(error)) from error
 
@@ -189,21 +219,26 @@ def questions(graph: Graph, task: str) -> Stage[Questions]:
         from gprune.evaluation.accuracy import questions as read
 
         try:
-            return read(task, work.study.evaluation, work.progress)
+            return read(task, work.study.evaluation, work.tokenizer)
         except (CorpusError, SettingsError, NumericsError) as error:
             raise TaskError(str(error)) from error
 
+    template = graph.tokenizer_digests if graph.study.evaluation.chat_template else {}
     return graph.stage(
         StageId("questions", item=index),
         f"questions of task {index + 1}",
         make,
-        reads={"task": graph.inputs.tasks[task]},
-        settings=_task_protocol(graph),
+        reads={"task": graph.inputs.tasks[task]} | template,
+        settings=_task_protocol(graph, task),
     )
 
 
-def _task_protocol(graph: Graph) -> dict[str, Any]:
-    """Return the settings on which the questions of every task and their scores depend."""
+def _task_protocol(graph: Graph, task: str, kind: str = "") -> dict[str, Any]:
+    """Return the settings on which the questions of a task depend, and a result of a kind of stage on it."""
     evaluation = graph.study.evaluation
-    examples = {} if evaluation.few_shot is None else {"few_shot": evaluation.few_shot}
-    return {"limit": evaluation.limit, "scoring": graph.inputs.scoring} | examples
+    # settings that were added later are in the key only if they are used
+    added = {} if evaluation.few_shot is None else {"few_shot": evaluation.few_shot}
+    added |= {"chat_template": True} if evaluation.chat_template else {}
+    if kind == "open_answers" or has_prompts(graph, task):
+        added["generated_tokens"] = evaluation.generated_tokens
+    return {"limit": evaluation.limit, "scoring": graph.inputs.scoring} | added

@@ -88,6 +88,8 @@ KINDS: dict[str, Kind] = {
     "accuracy": Kind(records.Accuracy, seconds=4.0),
     "answers": Kind(records.Answers),
     "questions": Kind(records.Questions, holds_text=True),
+    "generated_answers": Kind(records.GeneratedAnswers, holds_text=True),
+    "open_answers": Kind(records.GeneratedAnswers, seconds=12.0, holds_text=True),
     "speed": Kind(records.Throughput, seconds=30.0),
     "agreement": Kind(records.PartitionAgreement),
     "components": Kind(records.Components, seconds=2.0, on_demand=True),

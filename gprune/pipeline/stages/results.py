@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gprune.data.texts.holdout import HoldoutStatus
 from gprune.evaluation import protocol
+from gprune.evaluation.tasks import needs_index
 from gprune.pipeline.stages import evaluation as measure
 from gprune.pipeline.stages.baselines import scored_on
 from gprune.pipeline.stages.calibration import positions, size
@@ -87,6 +88,9 @@ def _list_measurements(graph: Graph) -> list[Stage[Any]]:
     measurements: list[Stage[Any]] = [
         measure.accuracy(graph, name, task) for name in study.methods for task in measurable(graph)
     ]
+    is_open = study.evaluation.open_questions
+    open_tasks = [task for task in measurable(graph) if is_open and not measure.has_prompts(graph, task)]
+    measurements += [measure.open_answers(graph, name, task) for name in study.methods for task in open_tasks]
     measurements += [measure.speed(graph)] if study.evaluation.speed != "none" else []
     recovered = [name for name in study.methods if METHODS[name].decision != "none"] if recovers(study) else []
     return measurements + [measure.recovered_perplexity(graph, name, text) for name in recovered for text in texts]
@@ -117,6 +121,8 @@ def _add_by_products(graph: Graph, stages: tuple[Stage[Any], ...]) -> tuple[Stag
         elif stage.kind == "accuracy":
             task = graph.study.evaluation.tasks[stage.id.item or 0]
             products = measure.answers(graph, stage.id.method, task), measure.questions(graph, task)
+            if measure.has_prompts(graph, task) or needs_index(task):
+                products += (measure.generated_answers(graph, stage.id.method, task),)
         ordered[stage] = None
         ordered |= dict.fromkeys(product for product in products if product not in stages)
     return tuple(ordered)

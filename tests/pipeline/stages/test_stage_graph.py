@@ -63,6 +63,7 @@ def test_until_takes_no_more_than_it_says():
     asked_for = {"components", "map"}
     assert asked_for == {name for name, kind in KINDS.items() if kind.on_demand}
     unasked = {"accuracy", "answers", "questions", "speed", "weighed", "recovered", "recovered_perplexity"}
+    unasked |= {"generated_answers", "open_answers"}
     assert kinds["all"] == set(KINDS) - unasked - asked_for
     assert {stage.name for stage in all_stages(graph)} == {stage.name for stage in execution_plan(graph)}
 

@@ -104,6 +104,10 @@ CHANGES = {
     "evaluation.windows": (9, "overlap perplexity"),
     "evaluation.limit": (7, "accuracy answers questions"),
     "evaluation.few_shot": (3, "accuracy answers questions"),
+    "evaluation.chat_template": (True, "accuracy answers questions"),
+    "evaluation.open_questions": (True, FREE),
+    # in the keys of own prompts and open questions only: tests/evaluation/test_generated.py
+    "evaluation.generated_tokens": (9, FREE),
     "evaluation.speed": ("gpu", "speed"),
     **same("modularization", 0.3, "partition", "split_fraction", "pair_weight", "repulsion_weight"),
     **same("modularization", 0.3, "partition", "consistency_weight", "learning_rate", "temperature"),
