@@ -26,6 +26,8 @@ TOKENIZER_FILES = (
     "added_tokens.json",
     "vocab.json",
     "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
 )
 SENTENCE_PIECES = "tokenizer.model"
 _NEEDED_PARTS = {"Bert": '"WordPiece"', "T5": '"Unigram"', "Gemma": '"<unk>"'}

@@ -157,7 +157,9 @@ def test_tokenizer_fingerprint_follows_the_tokenizer_alone(named_folder):
     (named_folder / "config.json").write_text("{}")
     assert identity.tokenizer_fingerprint(str(named_folder)) == before
     (named_folder / "tokenizer_config.json").write_text('{"add_bos_token": false}')
-    assert identity.tokenizer_fingerprint(str(named_folder)) != before
+    changed = identity.tokenizer_fingerprint(str(named_folder))
+    (named_folder / "chat_template.jinja").write_text("{{ messages }}")
+    assert len({before, changed, identity.tokenizer_fingerprint(str(named_folder))}) == 3
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ _TOKENIZER_CONFIG = "tokenizer_config.json"
 # tokenizer classes that transformers 5 alone knows, and that 4.x and 5 know
 _CLASS_OF_5, _CLASS_OF_BOTH = "TokenizersBackend", "PreTrainedTokenizerFast"
 _LONG_FACTORS = "short_factor", "long_factor"
-_TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
 
 def require_free_space(target: Path, size: int) -> None:
@@ -122,7 +121,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
     Transformers 5 writes the name of a class that 4.x lacks, so this name is replaced.
     """
     source = Path(str(getattr(tokenizer, "name_or_path", "")))
-    names = (*identity.TOKENIZER_FILES, *_TEMPLATES)
+    names = identity.TOKENIZER_FILES
     if source.is_dir() and any((source / name).is_file() for name in identity.VOCABULARY_FILES):
         for name in names:
             if (source / name).is_file():
