@@ -203,13 +203,13 @@ def _record_generated(
 
 
 def is_periodic(tokens: Sequence[int]) -> bool:
-    """Return True if the last quarter of an answer repeats itself at least three times with a fixed period.
+    """Return True if an answer ends in a sequence of tokens, three times or more, that fills its last quarter.
 
     Answers of fewer than 24 tokens, with six tokens in the last quarter, do not count.
     """
-    tail = list(tokens[-(len(tokens) // 4) :])
-    periods = range(1, len(tail) // 3 + 1) if len(tokens) >= 24 else ()
-    return any(tail[period:] == tail[:-period] for period in periods)
+    periods = range(1, len(tokens) // 3 + 1) if len(tokens) >= 24 else ()
+    tails = ((period, tokens[-max(len(tokens) // 4, 3 * period) :]) for period in periods)
+    return any(tail[period:] == tail[:-period] for period, tail in tails)
 
 
 def _question_scores(samples: dict[str, Any], tasks: Any, metric: str) -> list[float]:

@@ -158,10 +158,11 @@ def test_loops_cut_offs_and_empty_answers_are_recorded_and_a_long_prompt_is_repo
         measure_tasks(*arguments[:3], EvaluationSettings(chat_template=True))
 
 
-def test_a_loop_repeats_three_times_in_the_last_quarter():
+def test_a_loop_repeats_three_times_and_fills_the_last_quarter():
     noise = list(range(100, 136))
     assert is_periodic([*noise, *[1, 2, 3, 4] * 3]) and is_periodic([7] * 24)
     assert not is_periodic([*noise, *[1, 2, 3, 4, 5] * 2, 1, 2]) and not is_periodic([7] * 23)
+    assert is_periodic([*noise, *[1, 2, 3, 4, 5] * 3]) and not is_periodic([*noise, *[7] * 10])
     assert not is_periodic([*[1, 2] * 30, 5]) and not is_periodic([])
 
 

@@ -282,8 +282,8 @@ def _show_generated(content: Card, task: TaskAnswers, method: str, records: dict
         table,
         alt="length, cut-off and repetition of the generated answers of every method",
         caption="Score ± 95% interval and shares in %; mean length in tokens.",
-        how="An answer is cut off if the limit of tokens ends it. It loops if its last quarter repeats a sequence of "
-        "tokens at least three times; answers of fewer than 24 tokens do not count.",
+        how="An answer is cut off if the limit of tokens ends it. It loops if its last quarter, or more, repeats a "
+        "sequence of tokens at least three times; answers of fewer than 24 tokens do not count.",
     )
 
 
