@@ -102,7 +102,7 @@ class GeneratedAnswers(Record):
     is_cut: Annotated[Array, booleans("answers")]
     """(answers,) whether the limit of tokens ended the answer"""
     is_loop: Annotated[Array, booleans("answers")]
-    """(answers,) whether the answer ends in a repeated sequence of tokens, see gprune.evaluation.accuracy.is_periodic"""
+    """(answers,) whether the answer ends in a loop of tokens, see gprune.evaluation.accuracy.is_periodic"""
     is_right: Annotated[Array, booleans("answers")]
     """(answers,) whether the answer to an open question is right; False for other tasks, whose `Answers` have scores"""
     text: Annotated[Array, integers("bytes", within=(0, 255))]
