@@ -177,7 +177,9 @@ def stored_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> St
     except (KeyError, TypeError, ValueError, GpruneError):
         shape = None
     if layout is None:
-        by_layer = {int(match[1]): tensor.shape for key, tensor in tensors.items() if (match := _DOWN.search(key))}
+        # the layers of a mixture of experts have no common width
+        dense = {} if any(".experts." in key for key in tensors) else tensors
+        by_layer = {int(match[1]): tensor.shape for key, tensor in dense.items() if (match := _DOWN.search(key))}
         neurons = tuple(by_layer[layer][-1] for layer in sorted(by_layer) if len(by_layer[layer]) == 2)
         return StoredSizes(shape, neurons, (), _compare_layers(values, shape, neurons, ()))
     neurons = _find_sizes(tensors, layout, layout.down_proj, 1)
