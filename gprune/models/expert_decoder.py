@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune.models.expert_families import COUNTS, GROUPS, TOP_K, ExpertLayout, expert_layout_of
+from gprune.models.expert_families import COUNTS, GROUPS, TOP_K, ExpertLayout
+from gprune.models.families import expert_layout_of
 from gprune.models.language_model import LanguageModel
 from gprune.models.parts import language_config, untie_separate_head
 from gprune.records.experts import ExpertShape

@@ -1,4 +1,4 @@
-"""Table of the mixture-of-experts families whose experts can be pruned, and checks of their configurations.
+"""Table of the mixture-of-experts families whose experts can be pruned.
 
 Attention, shared experts and dense FFNs of these models are not changed. ``tests/models/test_expert_families.py``
 compares each family with models of transformers. Needs no torch.
@@ -6,13 +6,6 @@ compares each family with models of transformers. Needs no torch.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-from gprune.models import families, identity, loadable
-from gprune.records.experts import kept_experts
-from gprune.system.errors import ModelError
-from gprune.system.safe_parsing import quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,42 +51,3 @@ EXPERT_FAMILIES: dict[str, ExpertLayout] = {
     "minimax": ExpertLayout("MiniMax", {"num_local_experts": 8, "num_experts_per_tok": 2}),
 }
 """Supported model types."""
-
-
-def expert_layout_of(model_type: object, name: str) -> ExpertLayout:
-    """Return the layout of a model type; `name` describes the model. Raises ModelError if it is not supported."""
-    if isinstance(model_type, str) and model_type in EXPERT_FAMILIES:
-        return EXPERT_FAMILIES[model_type]
-    kind = "is a dense model" if model_type in families.FAMILIES else f"is of model type {quote(model_type)}"
-    raise ModelError(
-        f"{name} {kind}, whose experts cannot be pruned here: choose a model of one of the types "
-        f"{', '.join(EXPERT_FAMILIES)}, or methods that prune neurons"
-    )
-
-
-def require_expert_model(folder: Path) -> ExpertLayout:
-    """Return the layout of the mixture-of-experts model in a folder.
-
-    Raises ModelError if its experts cannot be pruned, its weights are quantized, or it cannot be loaded unchanged.
-    """
-    values, name = identity.configuration(folder), f"the model {str(folder)!r}"
-    layout = expert_layout_of(values.get("model_type"), name)
-    quantization = values.get("quantization_config")
-    if isinstance(quantization, Mapping) and quantization.get("quant_method") == "mxfp4":
-        raise ModelError(
-            f"the weights of {name} are quantized (mxfp4): load it with Mxfp4Config(dequantize=True), save it in "
-            "bfloat16, and use that folder"
-        )
-    loadable.require_whole(folder)
-    return layout
-
-
-def require_expert_retention(values: Mapping[str, Any], retention: float) -> None:
-    """Raise SettingsError if the router of a configuration needs more experts than a retention keeps."""
-    defaults = EXPERT_FAMILIES[str(values["model_type"])].defaults
-
-    def size(*names: str) -> int:
-        return next((int(source[name]) for source in (values, defaults) for name in names if source.get(name)), 1)
-
-    count, top_k, groups, top_groups = size(*COUNTS), size(*TOP_K), size(GROUPS[0]), size(GROUPS[1])
-    kept_experts(count, top_k, groups, top_groups, retention)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune.models import families, identity, weight_headers
+from gprune.models.expert_families import ExpertLayout
 from gprune.models.weight_headers import Tensor
 from gprune.records import ModelShape
 from gprune.system import machine
@@ -48,6 +49,23 @@ def require_loadable(folder: Path) -> families.Layout:
     Raises ModelError if the family is not supported, and the errors of `require_whole`.
     """
     layout = families.require_prunable(identity.configuration(folder), f"the model {str(folder)!r}")
+    require_whole(folder)
+    return layout
+
+
+def require_expert_model(folder: Path) -> ExpertLayout:
+    """Return the layout of the mixture-of-experts model in a folder.
+
+    Raises ModelError if its experts cannot be pruned, its weights are quantized, or it cannot be loaded unchanged.
+    """
+    values, name = identity.configuration(folder), f"the model {str(folder)!r}"
+    layout = families.expert_layout_of(values.get("model_type"), name)
+    quantization = values.get("quantization_config")
+    if isinstance(quantization, Mapping) and quantization.get("quant_method") == "mxfp4":
+        raise ModelError(
+            f"the weights of {name} are quantized (mxfp4): load it with Mxfp4Config(dequantize=True), save it in "
+            "bfloat16, and use that folder"
+        )
     require_whole(folder)
     return layout
 

@@ -20,7 +20,6 @@ from gprune.models import devices, identity, loadable, sources, vocabulary
 from gprune.models.decoder import Decoder
 from gprune.models.devices import DeviceMap
 from gprune.models.expert_decoder import ExpertDecoder
-from gprune.models.expert_families import require_expert_model
 from gprune.models.export.modeling_gprune import classes_of
 from gprune.models.families import FAMILIES, TIED, layout_of, shape_of
 from gprune.records import budget
@@ -64,7 +63,7 @@ def load_experts(
     Raises the errors of `load`, and ModelError if the experts of the model cannot be pruned.
     """
     target, folder = device_of(device), identity.locate(name, download=True)
-    require_expert_model(folder)
+    loadable.require_expert_model(folder)
     return ExpertDecoder.from_model(*_read_with_tokenizer(folder, target, device, dtype, trust_remote_code))
 
 

@@ -146,6 +146,18 @@ class ExpertDrift(Record):
         """Return (layers, experts) rank drift in [0, 1], NaN for cold experts."""
         return np.abs(self.signed)
 
+    @property
+    def summary(self) -> dict[str, float]:
+        """Return the means over ranked experts of the drift and of its controls, and the number of cold experts.
+
+        A mean is NaN if no expert has a rank.
+        """
+        fields = {"drift": self.magnitude, "half": self.half}
+        fields |= {"resample_primary": self.resample_primary, "resample_auxiliary": self.resample_auxiliary}
+        ranked = {name: values[np.isfinite(values)] for name, values in fields.items()}
+        means = {name: float(values.mean()) if values.size else np.nan for name, values in ranked.items()}
+        return means | {"cold": int(np.isnan(self.signed).sum())}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdaptedExperts(Record):

@@ -13,7 +13,9 @@ from torch.overrides import TorchFunctionMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from gprune.models.expert_decoder import ExpertDecoder
-from gprune.models.expert_families import EXPERT_FAMILIES, require_expert_model, require_expert_retention
+from gprune.models.expert_families import EXPERT_FAMILIES
+from gprune.models.families import require_expert_retention
+from gprune.models.loadable import require_expert_model
 from gprune.pruning.experts.surgery import cut_experts
 from gprune.records.experts import ExpertMasks
 from gprune.system.errors import ModelError, SettingsError

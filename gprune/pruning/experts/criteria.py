@@ -48,6 +48,11 @@ def score_experts(criterion: str, statistics: ExpertStatistics, shards: Sequence
     return ExpertScores(criterion, statistics.text, values, routed)
 
 
+def score_halves(criterion: str, statistics: ExpertStatistics, first: Sequence[int], second: Sequence[int]) -> Halves:
+    """Return the scores on two disjoint sets of shards; see `score_experts`."""
+    return score_experts(criterion, statistics, first), score_experts(criterion, statistics, second)
+
+
 def random_scores(shape: ExpertShape, seed: int) -> ExpertScores:
     """Return random scores, for the control `random`; no expert is cold."""
     values = np.random.default_rng([seed, 2]).random((len(shape.layers), shape.experts))
