@@ -358,13 +358,20 @@ def require_retention(values: Mapping[str, Any], retention: float) -> None:
 
 def require_expert_retention(values: Mapping[str, Any], retention: float) -> None:
     """Raise SettingsError if the router of a configuration needs more experts than a retention keeps."""
+    kept_experts(*expert_counts(values), retention)
+
+
+def expert_counts(values: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    """Return the experts of a mixture, those of a token, the router's groups and those of a token; see `ExpertShape`.
+
+    `values` are those of the configuration of a family of experts.
+    """
     defaults = EXPERT_FAMILIES[str(values["model_type"])].defaults
 
     def size(*names: str) -> int:
         return next((int(source[name]) for source in (values, defaults) for name in names if source.get(name)), 1)
 
-    count, top_k, groups, top_groups = size(*COUNTS), size(*TOP_K), size(GROUPS[0]), size(GROUPS[1])
-    kept_experts(count, top_k, groups, top_groups, retention)
+    return size(*COUNTS), size(*TOP_K), size(GROUPS[0]), size(GROUPS[1])
 
 
 def language_values(values: Mapping[str, Any]) -> Mapping[str, Any]:

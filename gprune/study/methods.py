@@ -362,6 +362,7 @@ def require_known(field: str, name: str) -> None:
     if fault is not None:
         raise SettingsError(f"{field} names {safe_parsing.quote(name)}, but {fault.message}")
     available = metric_choices() if field == "metric" else choices()
+    available = tuple(EXPERT_METHODS) if name.startswith("experts_") else available
     raise SettingsError(not_one_of(field, name, available, "if another package brings it, install that package"))
 
 

@@ -139,6 +139,16 @@ def test_masks_that_do_not_fit_are_refused():
         cut_experts(decoder, ExpertMasks("experts_reap", single, 0.25, 0.25))
 
 
+def test_experts_that_are_stored_separately_need_a_newer_library():
+    model = tiny_mixture("mixtral").model
+    for layer in model.model.layers:
+        layer.mlp.experts = torch.nn.ModuleList([torch.nn.Linear(2, 2)])
+    with pytest.raises(
+        ModelError, match=r"no layer of the Mixtral model has fused experts: .* transformers 5\.0 or lat"
+    ):
+        ExpertDecoder.from_model(model)
+
+
 def test_a_folder_that_cannot_be_pruned_is_refused_with_its_remedy(tmp_path):
     tiny_mixture("gpt_oss").model.save_pretrained(tmp_path)
     path = tmp_path / "config.json"

@@ -15,6 +15,7 @@ from gprune import pipeline
 from gprune.evaluation.perplexity import perplexity
 from gprune.models import inspection
 from gprune.pipeline import arrays, stages
+from gprune.pipeline.estimate import estimate_missing
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.store import Store
@@ -57,6 +58,15 @@ def test_a_study_computes_statistics_drift_masks_perplexities_and_a_stock_folder
     assert {stage.kind for stage in results.plan("adapted")} == {
         *("tokens", "expert_statistics", "expert_scores", "expert_drift", "expert_adaptation")
     }
+
+    nothing = stages.Results(Store(tmp_path / "new"), results.graph)
+    estimate = estimate_missing(stages.execution_plan(results.graph), nothing)
+    case, parameters = estimate.case, result["parameters"]
+    # correction biases are no parameters, but they are in the files
+    assert case.weights == pytest.approx(4 * parameters["dense"], rel=1e-3) and case.pruned("dense") == 0
+    removed = parameters["dense"] - parameters["experts_reap"]
+    assert case.pruned("experts_reap") == pytest.approx(4 * removed, rel=1e-3)
+    assert {"expert_statistics", "perplexity", "checkpoint"} <= {stage.identity.kind for stage in estimate.stages}
 
     # masks and drift follow from the stored sums
     values = arrays.collect_arrays(results)
@@ -132,7 +142,7 @@ def test_a_study_of_neurons_shows_no_trace():
         ({"repair": {"kind": "least_squares"}}, "repair.kind must be own or none with experts_reap"),
         ({"recovery": {"kind": "lora"}}, "recovery.kind must be none with experts_reap"),
         ({"offload": True}, "offload must be false with experts_reap, which needs the whole model"),
-        ({"methods": ["experts_wanda"]}, "methods must be one of"),
+        ({"methods": ["experts_wanda"]}, "methods must be one of experts_frequency, experts_freq"),
     ],
 )
 def test_settings_of_neurons_are_refused_for_experts(changes, words):

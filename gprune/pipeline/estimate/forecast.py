@@ -149,12 +149,8 @@ class Forecast:
 def forecast(study: Study, precision: str, stages: Stages, times: StageTimes) -> Forecast | None:
     """Estimate the stages without results; return None if the model's sizes are unknown, such as for a missing model.
 
-    The sizes of a mixture of experts count as unknown.
-
     `precision` is the number type to which the study's `dtype` resolves on this machine.
     """
-    if study.prunes_experts:
-        return None
     try:
         model = of_model(study.model)
     except (ModelError, LookupError, TypeError, ValueError, ArithmeticError):

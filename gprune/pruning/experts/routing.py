@@ -37,17 +37,16 @@ class RoutingSums:
         ]
         """for each mixture, (4, shards, experts): tokens, sums of g, of g * ||f(x)|| and of ||f(x)||"""
         self._index = {id(experts): index for index, experts in enumerate(mixtures)}
-        self.token_shards = torch.zeros(0, dtype=torch.int64)
-        """(tokens,) shard of each token of the current batch; the number of shards if the token does not count"""
+        self.token_shards = torch.zeros(0, shards, dtype=torch.float64)
+        """(tokens, shards) 1 at the shard of each token of the current batch, all 0 if the token does not count"""
 
     def add(self, experts: nn.Module, expert: int, tokens: torch.Tensor, g: torch.Tensor, output: torch.Tensor) -> None:
         """Add the (n, hidden) outputs of an expert for the tokens at (n,) indices with (n,) router weights `g`."""
         sums = self.sums[self._index[id(experts)]]
-        shards = self.token_shards.to(sums.device)[tokens]
-        is_counted = shards < sums.shape[1]
-        weights, norms = g[is_counted].double(), torch.linalg.vector_norm(output[is_counted].float(), dim=1).double()
+        weights, norms = g.double(), torch.linalg.vector_norm(output.float(), dim=1).double()
         values = torch.stack([torch.ones_like(norms), weights, weights * norms, norms])
-        sums[:, :, expert].index_add_(1, shards[is_counted], values)
+        # a product of matrices, because scattered additions on a GPU have no fixed order
+        sums[:, :, expert] += values @ self.token_shards.to(sums.device)[tokens]
 
 
 _observers: dict[int, RoutingSums] = {}
@@ -67,11 +66,14 @@ def _observed_forward(
         weight, bias = getattr(self, name)[expert], getattr(self, f"{name}_bias")[expert] if self.has_bias else None
         return nn.functional.linear(inputs, weight.T if self.is_transposed else weight, bias)
 
-    for expert in range(self.num_experts):
-        tokens, choices = torch.where(top_k_index == expert)
-        if len(tokens):
+    choices, weights = top_k_index.flatten(), top_k_weights.flatten()
+    # the counts are the only synchronization with the device
+    counts = torch.bincount(choices, minlength=self.num_experts).tolist()
+    for expert, members in enumerate(choices.argsort(stable=True).split(counts)):
+        if len(members):
+            tokens, g = members // top_k_index.shape[1], weights[members]
             gated = self._apply_gate(project(hidden_states[tokens], "gate_up_proj", expert))
-            output, g = project(gated, "down_proj", expert), top_k_weights[tokens, choices]
+            output = project(gated, "down_proj", expert)
             observer.add(self, expert, tokens, g, output)
             result.index_add_(0, tokens, (output * g[:, None]).to(result.dtype))
     return result
@@ -119,13 +121,13 @@ def collect_experts(
     require_length(decoder, length)
     shard, mixtures = assign_shards(tokens, settings.shards), [mixture.experts for mixture in decoder.mixtures]
     is_counted = np.ones(tokens.ids.shape, dtype=bool) if tokens.counted is None else tokens.counted
-    token_shards = np.where(is_counted, shard[:, None], settings.shards)
     total = RoutingSums(mixtures, settings.shards)
 
     def measure(rows: slice) -> None:
         on_progress(rows.start, samples, "statistics of experts")
         batch = RoutingSums(mixtures, settings.shards)
-        batch.token_shards = torch.from_numpy(token_shards[rows].ravel())
+        token_shards = np.eye(settings.shards)[shard[rows]][:, None] * is_counted[rows][..., None]
+        batch.token_shards = torch.from_numpy(token_shards).flatten(0, 1)
         with decoder.restore_counts_on_error(), observe_experts(decoder, batch):
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
         for sums, addition in zip(total.sums, batch.sums, strict=True):
