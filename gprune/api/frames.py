@@ -18,6 +18,7 @@ from gprune.records import (
     RankDrift,
     UnitScores,
 )
+from gprune.records.experts import ExpertMasks
 from gprune.study.settings import require_choice
 
 NEURON, GROUP = "neuron", "key/value group"
@@ -71,8 +72,14 @@ def scores_frame(primary: UnitScores, auxiliary: UnitScores, adapted: Array | No
     return of_units(neurons, groups)
 
 
-def masks(record: PruningMasks) -> pd.DataFrame:
-    """Return one row per unit; the column `kept` is True for a unit that stays."""
+def masks(record: PruningMasks | ExpertMasks) -> pd.DataFrame:
+    """Return one row per unit; the column `kept` is True for a unit that stays.
+
+    For masks of experts, the unit is expert, and layers are counted without those that have no mixture.
+    """
+    if isinstance(record, ExpertMasks):
+        layers, experts = np.indices(record.experts.shape).reshape(2, -1)
+        return pd.DataFrame({"layer": layers, "unit": "expert", "index": experts, "kept": record.experts.ravel()})
     return of_units({"kept": record.ffn}, {"kept": record.heads})
 
 

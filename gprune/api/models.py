@@ -12,6 +12,7 @@ from gprune.pipeline import computing, stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import RunContext, pruned_models
 from gprune.pipeline.stages.inputs import SAMPLED
+from gprune.records.experts import ExpertMasks
 from gprune.records.repairs import FITTED, LEARNED
 from gprune.study.settings import require
 from gprune.system.errors import SettingsError
@@ -54,7 +55,7 @@ def build_model(
     with context.within_memory(f"the model of {method}"):
         # stages freeze their models; the caller may train this one
         model = context.prune(pruned).requires_grad_(True)
-        if pruned is None:
+        if pruned is None or isinstance(pruned, ExpertMasks):
             return model
         figures = _card_figures(results, method, recovered)
         return remember_origin(model, pruned, figures, context.passage(), **graph.origin, trained=recovered)
@@ -74,6 +75,7 @@ def export(
     Raises CheckpointError if the folder is not empty, the disk is full, or the model differs when read back.
     """
     from gprune.models.export import checkpoint
+    from gprune.models.export.expert_folder import save_experts
 
     require(method != "dense", "method", method, "a pruned method, because the dense model is a folder already")
     on_progress(0, _STEPS, "checking the dense model")
@@ -84,10 +86,12 @@ def export(
     context = RunContext(study, graph.inputs, results.store.texts)
     on_progress(1, _STEPS, "reading the dense model and cutting")
     with context.within_memory(f"the model of {method}"):
-        model = context.prune(replace(pruned, recovered=None))
+        is_expert_model = isinstance(pruned, ExpertMasks)
+        model = context.prune(pruned if is_expert_model else replace(pruned, recovered=None))
+        save = save_experts if is_expert_model else checkpoint.save
         on_progress(2, _STEPS, "writing and reading back")
         figures = _card_figures(results, method, recovered)
-        checkpoint.save(
+        save(
             model,
             context.tokenizer,
             folder,

@@ -50,7 +50,7 @@ def _export(options: argparse.Namespace) -> int:
             options.out, options.method, repair=options.repair, recovered=options.recovered, on_progress=progress
         )
     say(
-        f"{folder}: {run.study.model} pruned by {options.method}, with model card and pruning.json, "
+        f"{folder}: {run.study.model} pruned by {options.method}, with model card and kept units, "
         "read back and compared"
     )
     return 0

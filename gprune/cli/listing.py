@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from gprune.cli import EXIT_UNFILLED, add_cache, add_command, say
+from gprune.models.expert_families import EXPERT_FAMILIES
 from gprune.models.families import FAMILIES
 from gprune.pipeline import runs as run_records
 from gprune.store import Store
@@ -35,6 +36,8 @@ def _models(options: argparse.Namespace) -> int:
         return _describe_model(options)
     for model_type, layout in FAMILIES.items():
         say(f"{model_type:<18} {layout.label:<16} {layout.pruned_units}")
+    for model_type, expert_layout in EXPERT_FAMILIES.items():
+        say(f"{model_type:<18} {expert_layout.label:<16} experts, by methods such as experts_reap")
     return 0
 
 

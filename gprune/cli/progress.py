@@ -33,6 +33,14 @@ _FOLDERS = {
     "recommended_checkpoint": "pruned model of the recommended recipe",
 }
 """entries of a result with the folder of a model, and their titles"""
+_EXPERT_DRIFT = {
+    "drift": "A to B",
+    "half": "half of A to half of B",
+    "resample_primary": "halves of A",
+    "resample_auxiliary": "halves of B",
+    "cold": "cold experts",
+}
+"""columns of the table of expert drift by their key in the result"""
 
 
 class _Bars:
@@ -156,6 +164,12 @@ def _tables(result: dict[str, Any]) -> Iterator[list[str]]:
         yield _table(
             "After recovery, which trains weights: not comparable with the table above", tuple(map(short, texts)), rows
         )
+    if "expert_drift" in result:
+        rows = [
+            (name, *("-" if values[key] is None else f"{values[key]:.3g}" for key in _EXPERT_DRIFT))
+            for name, values in result["expert_drift"].items()
+        ]
+        yield _table("Rank drift of experts, mean over all layers", tuple(_EXPERT_DRIFT.values()), rows)
     if any(accuracy.values()):
         tasks = {task: values[task]["chance"] for values in accuracy.values() for task in values}
         rows = [(name, *(_format_accuracy(values.get(task)) for task in tasks)) for name, values in accuracy.items()]

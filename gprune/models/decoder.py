@@ -2,15 +2,12 @@
 
 The units and weights of section 3. ``Decoder`` wraps a Hugging Face causal language model of a supported
 family and names the parts that the stages need: the projections of a layer, the backbone without LM head,
-the norms and directions of neurons. It also counts the tokens that pass through it, from which the
-cost of a stage is reported.
+the norms and directions of neurons.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,6 +18,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from gprune.models import identity, parts
 from gprune.models.devices import execution_device, keep_present
 from gprune.models.families import Layout, layout_of
+from gprune.models.language_model import LanguageModel
 from gprune.models.parts import Projection, module_of
 from gprune.records import Array, ModelShape, ModelSize, WeightNorms
 from gprune.system.errors import ModelError
@@ -31,23 +29,17 @@ _BLOCK_ROWS = 512
 _PROJECTION_PREFIXES = {"query": "q", "key": "k", "value": "v", "out": "o"}
 
 
-class Decoder:
+class Decoder(LanguageModel):
     """A causal language model with its tokenizer and the names of its parts.
 
     The model is in evaluation mode and its weights are frozen. Create a decoder with ``from_model``.
-
-    ``forward_tokens`` and ``backward_tokens`` count the tokens that have passed through all layers. Their increase
-    during a stage, divided by the tokens of the calibration set, is the number of passes of the stage.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any, shape: ModelShape, layout: Layout) -> None:
         """Store the checked arguments of ``from_model``."""
-        self.model = model
-        self.tokenizer = tokenizer
+        super().__init__(model, tokenizer)
         self.shape = shape
         self.layout = layout
-        self.forward_tokens = 0
-        self.backward_tokens = 0
 
     @classmethod
     def from_model(cls, model: nn.Module, tokenizer: Any = None) -> Decoder:
@@ -83,11 +75,6 @@ class Decoder:
         )
 
     @property
-    def config(self) -> Any:
-        """Return the configuration of the language model."""
-        return parts.language_config(self.model)
-
-    @property
     def layers(self) -> list[nn.Module]:
         """Return the decoder layers, first to last."""
         return list(self.model.get_submodule(self.layout.layers).children())
@@ -106,28 +93,11 @@ class Decoder:
         return next(getattr(self.layers[layer], name) for name in names if hasattr(self.layers[layer], name))
 
     @property
-    def device(self) -> torch.device:
-        """Return the device of the embeddings and of all parts outside the layers."""
-        embeddings: nn.Module = self.model.get_input_embeddings()  # type: ignore[operator]
-        return next(embeddings.parameters()).device
-
-    @property
-    def num_embeddings(self) -> int:
-        """Return the number of rows of the embedding."""
-        table: Any = self.model.get_input_embeddings()  # type: ignore[operator]
-        return int(table.num_embeddings)
-
-    @property
     def offloaded(self) -> bool:
         """Return True if weights of layers are offloaded: kept in CPU memory or in files until they are needed."""
         layers = range(self.shape.layers)
         # if the embeddings are on the meta device too, the whole model has no weights and none is offloaded
         return self.device.type != "meta" and any(self.o_proj(layer).weight.is_meta for layer in layers)
-
-    @property
-    def is_mapped(self) -> bool:
-        """Return True if the layers are on several devices or offloaded."""
-        return len(getattr(self.model, "hf_device_map", ())) > 0
 
     def layer_device(self, layer: int) -> torch.device:
         """Return the device on which a layer computes."""
@@ -193,52 +163,6 @@ class Decoder:
             for entry in self.layout.slices
             if not entry.optional
         ]
-
-    def hidden_states(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return (batch, length, hidden) states after the final norm for (batch, length) token ids on any device.
-
-        The LM head is not run and there is no key/value cache; gradients flow if they are enabled.
-        """
-        backbone = self.model.base_model
-        output = backbone(input_ids=ids.to(self.device), use_cache=False)  # type: ignore[operator]
-        # the last layer may be on another GPU
-        states: torch.Tensor = output.last_hidden_state.to(self.device)
-        self.count_forward(ids.numel())
-        return states
-
-    def count_forward(self, tokens: int) -> None:
-        """Count tokens that passed through all layers by other calls than ``hidden_states``."""
-        self.forward_tokens += tokens
-
-    def count_backward(self, tokens: int) -> None:
-        """Count tokens whose gradients passed back through all layers."""
-        self.backward_tokens += tokens
-
-    @contextmanager
-    def restore_counts_on_error(self) -> Iterator[None]:
-        """Restore the counts if the body of the context fails, so that tokens of repeated work count once."""
-        counts_before = self.forward_tokens, self.backward_tokens
-        try:
-            yield
-        except BaseException:
-            self.forward_tokens, self.backward_tokens = counts_before
-            raise
-
-    @contextmanager
-    def counting(self) -> Iterator[Any]:
-        """Yield the model to other code and count the tokens that pass through it while the context is open."""
-
-        def count(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], __: Any) -> None:
-            ids = keywords.get("input_ids", arguments[0] if arguments else None)
-            if isinstance(ids, torch.Tensor):
-                self.count_forward(ids.numel())
-
-        backbone: Any = self.model.base_model
-        counter = backbone.register_forward_hook(count, with_kwargs=True)
-        try:
-            yield self.model
-        finally:
-            counter.remove()
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return (..., vocabulary) logits of (..., hidden) states, scaled and capped as the family's forward does."""

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gprune.models.expert_families import COUNTS, EXPERT_FAMILIES, GROUPS, TOP_K, ExpertLayout
 from gprune.records import ModelShape, budget
+from gprune.records.experts import kept_experts
 from gprune.system.errors import ModelError, SettingsError
 from gprune.system.safe_parsing import quote
 
@@ -255,7 +257,6 @@ NEWER_THAN_4 = ("ministral3", "stablelm")
 """families that transformers 4.57 lacks, or cannot run with a pruned number of heads"""
 _WITHOUT_GATE = ("gpt", "opt", "bloom", "phi", "falcon", "starcoder2", "nemotron", "arcee", "mpt", "persimmon")
 _EXPERTS = ("moe", "mixtral", "deepseek", "dbrx", "jamba", "llama4", "jetmoe", "minimax", "experts", "gpt_oss")
-_EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _LINEAR = ("_next", "qwen3_5", "mamba", "rwkv", "hybrid", "lfm2", "nemotron_h", "recurrent", "zamba", "kimi_linear")
 
 
@@ -284,7 +285,20 @@ def layout_of(model_type: object, name: str) -> Layout:
     )
 
 
+def expert_layout_of(model_type: object, name: str) -> ExpertLayout:
+    """Return the layout of a model type; `name` describes the model. Raises ModelError if it is not supported."""
+    if isinstance(model_type, str) and model_type in EXPERT_FAMILIES:
+        return EXPERT_FAMILIES[model_type]
+    kind = "is a dense model" if model_type in FAMILIES else f"is of model type {quote(model_type)}"
+    raise ModelError(
+        f"{name} {kind}, whose experts cannot be pruned here: choose a model of one of the types "
+        f"{', '.join(EXPERT_FAMILIES)}, or methods that prune neurons"
+    )
+
+
 def _describe_reason(model_type: str) -> str:
+    if model_type in EXPERT_FAMILIES:
+        return " (only studies with methods such as experts_reap prune mixtures of experts)"
     if any(part in model_type for part in _EXPERTS):
         return " (mixtures of experts are not supported)"
     if model_type in _WITHOUT_GATE or model_type.startswith(("gpt", "bloom")):
@@ -314,7 +328,7 @@ def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
             f"{layout.label} it must be of type {' or '.join(layout.inner_types)}"
         )
     values = language_values(values)
-    for field_name in _EXPERT_COUNTS:
+    for field_name in COUNTS:
         count = values.get(field_name)
         if isinstance(count, int) and count > 1:
             raise ModelError(
@@ -340,6 +354,24 @@ def require_retention(values: Mapping[str, Any], retention: float) -> None:
             f"retention {retention:g} cannot be met: every layer keeps at least one neuron and {heads}. "
             f"Choose a retention of at least {math.ceil(lowest * 1e4) / 1e4}"
         )
+
+
+def require_expert_retention(values: Mapping[str, Any], retention: float) -> None:
+    """Raise SettingsError if the router of a configuration needs more experts than a retention keeps."""
+    kept_experts(*expert_counts(values), retention)
+
+
+def expert_counts(values: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    """Return the experts of a mixture, those of a token, the router's groups and those of a token; see `ExpertShape`.
+
+    `values` are those of the configuration of a family of experts.
+    """
+    defaults = EXPERT_FAMILIES[str(values["model_type"])].defaults
+
+    def size(*names: str) -> int:
+        return next((int(source[name]) for source in (values, defaults) for name in names if source.get(name)), 1)
+
+    return size(*COUNTS), size(*TOP_K), size(GROUPS[0]), size(GROUPS[1])
 
 
 def language_values(values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune.models import families, identity, loadable, vocabulary, weight_headers
+from gprune.models.expert_families import EXPERT_FAMILIES
 from gprune.models.export.model_card import PRUNING_FILE, PruningRecord, read_record
 from gprune.system.errors import ModelError
 from gprune.system.safe_parsing import quote
@@ -71,7 +72,7 @@ def inspect(name: str) -> FolderContents:
     return FolderContents(
         folder=folder,
         model_type=model_type,
-        family=layout.label if layout is not None else "",
+        family=layout.label if layout is not None else _expert_label(model_type),
         form=_describe_form(record, needs_our_class, sizes),
         record=record,
         parameters=sum(tensor.numbers for tensor in parameters),
@@ -106,9 +107,16 @@ def _describe_form(record: PruningRecord | None, needs_our_class: bool, sizes: l
 
 def _describe_prunable(folder: Path) -> str:
     try:
+        if identity.configuration(folder).get("model_type") in EXPERT_FAMILIES:
+            loadable.require_expert_model(folder)
+            return "experts, by methods such as experts_reap"
         return loadable.require_loadable(folder).pruned_units
     except ModelError as error:
         return f"nothing: {error}"
+
+
+def _expert_label(model_type: str) -> str:
+    return EXPERT_FAMILIES[model_type].label if model_type in EXPERT_FAMILIES else ""
 
 
 def _describe_tokenizer(folder: Path) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune.models import families, identity, weight_headers
+from gprune.models.expert_families import ExpertLayout
 from gprune.models.weight_headers import Tensor
 from gprune.records import ModelShape
 from gprune.system import machine
@@ -48,6 +49,23 @@ def require_loadable(folder: Path) -> families.Layout:
     Raises ModelError if the family is not supported, and the errors of `require_whole`.
     """
     layout = families.require_prunable(identity.configuration(folder), f"the model {str(folder)!r}")
+    require_whole(folder)
+    return layout
+
+
+def require_expert_model(folder: Path) -> ExpertLayout:
+    """Return the layout of the mixture-of-experts model in a folder.
+
+    Raises ModelError if its experts cannot be pruned, its weights are quantized, or it cannot be loaded unchanged.
+    """
+    values, name = identity.configuration(folder), f"the model {str(folder)!r}"
+    layout = families.expert_layout_of(values.get("model_type"), name)
+    quantization = values.get("quantization_config")
+    if isinstance(quantization, Mapping) and quantization.get("quant_method") == "mxfp4":
+        raise ModelError(
+            f"the weights of {name} are quantized (mxfp4): load it with Mxfp4Config(dequantize=True), save it in "
+            "bfloat16, and use that folder"
+        )
     require_whole(folder)
     return layout
 
@@ -177,7 +195,9 @@ def stored_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> St
     except (KeyError, TypeError, ValueError, GpruneError):
         shape = None
     if layout is None:
-        by_layer = {int(match[1]): tensor.shape for key, tensor in tensors.items() if (match := _DOWN.search(key))}
+        # the layers of a mixture of experts have no common width
+        dense = {} if any(".experts." in key for key in tensors) else tensors
+        by_layer = {int(match[1]): tensor.shape for key, tensor in dense.items() if (match := _DOWN.search(key))}
         neurons = tuple(by_layer[layer][-1] for layer in sorted(by_layer) if len(by_layer[layer]) == 2)
         return StoredSizes(shape, neurons, (), _compare_layers(values, shape, neurons, ()))
     neurons = _find_sizes(tensors, layout, layout.down_proj, 1)

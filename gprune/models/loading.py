@@ -19,6 +19,7 @@ from torch import nn
 from gprune.models import devices, identity, loadable, sources, vocabulary
 from gprune.models.decoder import Decoder
 from gprune.models.devices import DeviceMap
+from gprune.models.expert_decoder import ExpertDecoder
 from gprune.models.export.modeling_gprune import classes_of
 from gprune.models.families import FAMILIES, TIED, layout_of, shape_of
 from gprune.records import budget
@@ -51,11 +52,28 @@ def load(
     """
     target, folder = device_of(device), identity.locate(name, download=True)
     loadable.require_loadable(folder)
+    return Decoder.from_model(*_read_with_tokenizer(folder, target, device, dtype, trust_remote_code, offload))
+
+
+def load_experts(
+    name: str, device: str = "auto", dtype: str = "auto", trust_remote_code: bool = False
+) -> ExpertDecoder:
+    """Load a mixture-of-experts model with its tokenizer: a folder or a hub name; see `load`.
+
+    Raises the errors of `load`, and ModelError if the experts of the model cannot be pruned.
+    """
+    target, folder = device_of(device), identity.locate(name, download=True)
+    loadable.require_expert_model(folder)
+    return ExpertDecoder.from_model(*_read_with_tokenizer(folder, target, device, dtype, trust_remote_code))
+
+
+def _read_with_tokenizer(
+    folder: Path, target: torch.device, device: str, dtype: str, trust_remote_code: bool, offload: bool = False
+) -> tuple[nn.Module, Any]:
     tokenizer = load_tokenizer(str(folder), trust_remote_code)
     use_all_gpus = not offload and devices.needs_several_gpus(folder, device, target, _parse_dtype(dtype, target))
     device_map = "auto" if use_all_gpus else None
-    model = read_weights(folder, target, dtype, trust_remote_code, offload, device_map)
-    return Decoder.from_model(model, tokenizer)
+    return read_weights(folder, target, dtype, trust_remote_code, offload, device_map), tokenizer
 
 
 def read_weights(

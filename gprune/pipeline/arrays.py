@@ -27,12 +27,18 @@ def check_target(path: Path) -> None:
     require_place(path)
 
 
+_EXPERT_SUMS = ("routed", "weights", "weighted_norms", "norms")
+
+
 def collect_arrays(results: Results) -> dict[str, Array]:
     """Return the arrays of a study by documented name.
 
     Arrays of modules and learning exist only if GPrune is among the methods. Masks exist only for methods that could
-    run. Raises StoreError if another result is missing, or one is damaged.
+    run. A study that prunes experts has arrays of experts. Raises StoreError if another result is missing, or one is
+    damaged.
     """
+    if results.graph.study.prunes_experts:
+        return _collect_expert_arrays(results)
     arrays: dict[str, Array] = {}
     for role in stages.PAIR:
         arrays[f"tokens_{role}"] = results.get(stages.tokens, role).ids
@@ -56,6 +62,23 @@ def collect_arrays(results: Results) -> dict[str, Array]:
         learning = results.get(stages.learning)
         arrays |= {"history": learning.steps, "module_threshold": learning.thresholds}
         arrays["head_threshold"] = learning.head_thresholds
+    return arrays
+
+
+def _collect_expert_arrays(results: Results) -> dict[str, Array]:
+    """Return tokens, statistics, rank drift and masks of a study that prunes experts."""
+    arrays: dict[str, Array] = {}
+    for role in stages.PAIR:
+        statistics = results.get(stages.expert_statistics, role)
+        arrays[f"tokens_{role}"] = results.get(stages.tokens, role).ids
+        arrays |= {f"expert_{name}_{role}": getattr(statistics, name) for name in _EXPERT_SUMS}
+    for drift in map(results.record, stages.drifts_of_experts(results.graph)):
+        arrays |= {f"expert_drift_{drift.criterion}": drift.signed, f"half_drift_{drift.criterion}": drift.half}
+        arrays[f"resample_drift_primary_{drift.criterion}"] = drift.resample_primary
+        arrays[f"resample_drift_auxiliary_{drift.criterion}"] = drift.resample_auxiliary
+    for name in results.graph.study.methods:
+        if name != "dense":
+            arrays[f"expert_mask_{name}"] = results.get(stages.expert_masks, name).experts
     return arrays
 
 

@@ -94,8 +94,7 @@ class _Runner(StageComputer):
         stage cannot be computed.
         """
         graph = self.results.graph
-        essential: list[Stage[Any]] = [stages.drift(graph)]
-        essential += [stages.adapted_scores(graph)] if until in ("adapted", "agreement") else []
+        essential = stages.essential_stages(graph, until)
         self.work.missing = {stage.key for stage in plan if not self.results.holds(stage)}
         self._read_texts(plan)
         for planned in plan:
@@ -157,6 +156,10 @@ def summarize(results: Results, plan: tuple[Stage[Any], ...], record: RunRecord)
     unavailable = {} if until in ("drift", "adapted", "agreement") else _unavailable_methods(results, record)
     methods = [name for name in study.methods if name not in unavailable]
     result: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
+    if study.prunes_experts:
+        drifts = map(results.record, stages.drifts_of_experts(graph))
+        means = {drift.criterion: drift.summary.items() for drift in drifts}
+        result["expert_drift"] = {name: {key: _finite(mean) for key, mean in items} for name, items in means.items()}
     if until in ("masks", "perplexity", "all"):
         result |= sizes(results, methods)
         inputs = {name: stages.method_inputs(results, name) for name in methods}
@@ -171,6 +174,9 @@ def summarize(results: Results, plan: tuple[Stage[Any], ...], record: RunRecord)
         recovered = stages.checkpoint(graph, recovery=True) if stages.recovers(study) else None
         if recovered is not None and recovered.name not in record.unavailable:
             result["recovered_checkpoint"] = str(results.model_folder(recovered))
+    if until == "all" and study.prunes_experts:
+        for name in set(methods).intersection(stages.exported_methods(study)):
+            result["checkpoint"] = str(results.model_folder(stages.checkpoint(graph, name)))
     if until == "all" and RECOMMENDED in methods:
         result["recommended_checkpoint"] = str(results.model_folder(stages.checkpoint(graph, RECOMMENDED)))
     entries = {stage.name: record.stages[stage.name] for stage in plan if stage.name in record.stages}
@@ -271,12 +277,17 @@ def _finite(value: float) -> float | None:
 def _unavailable_methods(results: Results, record: RunRecord) -> dict[str, str]:
     """Return the reason why a method could not run, by method."""
     names = [name for name in results.graph.study.methods if name != "dense"]
-    masks = {name: stages.masks(results.graph, METHODS[name].masks).name for name in names}
+    masks = {name: stages.masks(results.graph, results.graph.methods[name].masks).name for name in names}
     return {name: record.unavailable[stage]["reason"] for name, stage in masks.items() if stage in record.unavailable}
 
 
 def sizes(results: Results, methods: list[str]) -> dict[str, Any]:
-    """Return the retention of the decoder's weights and the parameters of the model, by method."""
+    """Return the retention of the decoder's weights and the parameters of the model, by method.
+
+    For methods of experts, the retention is that of the parameters of experts and routers.
+    """
+    if results.graph.study.prunes_experts:
+        return _expert_sizes(results, methods)
     shape, size = results.get(stages.shape), results.get(stages.size)
     retention, parameters = {}, {}
     for name in methods:
@@ -289,6 +300,17 @@ def sizes(results: Results, methods: list[str]) -> dict[str, Any]:
         parameters[name] = PrunedModel(masks, stages.applied_repairs(results, name)).parameters(shape, size)
     values: dict[str, Any] = {"retention": retention, "parameters": parameters}
     return values | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
+
+
+def _expert_sizes(results: Results, methods: list[str]) -> dict[str, Any]:
+    """Return retention, parameters and experts per mixture, by method."""
+    shape, counts, retention = results.get(stages.expert_shape), dict[str, int](), dict[str, float]()
+    for name in methods:
+        masks = None if name == "dense" else results.get(stages.expert_masks, name)
+        counts[name] = shape.experts if masks is None else masks.count
+        retention[name] = 1.0 if masks is None else masks.retention
+    parameters = {name: shape.pruned_parameters(count) for name, count in counts.items()}
+    return {"retention": retention, "parameters": parameters, "experts": counts}
 
 
 def _list_measured_tasks(results: Results, record: RunRecord, method: str) -> list[str]:

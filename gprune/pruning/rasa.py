@@ -91,16 +91,25 @@ def adapt(
     many modules as the paper's rule. Ties of the repeatability go to the primary text. Neurons of modules that are
     not adapted keep their primary score bit for bit.
     """
+    adapted, from_auxiliary, *thresholds = decide_modules(statistics, settings, seed)
+    scores = np.where(from_auxiliary[partition.global_labels], auxiliary.ffn, primary.ffn)
+    return AdaptedScores(scores, adapted, from_auxiliary.astype(np.int8), *thresholds)
+
+
+def decide_modules(
+    statistics: ModuleStatistics, settings: ReliabilitySettings, seed: int, noise: Array | float = -1.0
+) -> tuple[Array, Array, float, float]:
+    """Return (modules,) bool for adapted modules and for those scored from B, and the thresholds of drift and score.
+
+    The drift of a sensitive module must also exceed `noise`, one number or (modules,); no drift is below 0.
+    """
     drift_threshold = float(np.quantile(statistics.drift, settings.drift_quantile))
     score_threshold = float(np.quantile(statistics.score, settings.score_quantile))
-    sensitive = statistics.drift >= drift_threshold
+    sensitive = (statistics.drift >= drift_threshold) & (statistics.drift > noise)
     unreliable = sensitive & (statistics.score <= score_threshold)
     # random stream 0 of the seed; stream 1 draws the scoring text
     adapted = _select_modules(settings.selection, sensitive, unreliable, np.random.default_rng([seed, 0]))
-    source = (adapted & prefers_auxiliary(statistics, settings, seed)).astype(np.int8)
-    from_auxiliary = source.astype(bool)[partition.global_labels]
-    scores = np.where(from_auxiliary, auxiliary.ffn, primary.ffn)
-    return AdaptedScores(scores, adapted, source, drift_threshold, score_threshold)
+    return adapted, adapted & prefers_auxiliary(statistics, settings, seed), drift_threshold, score_threshold
 
 
 def prefers_auxiliary(statistics: ModuleStatistics, settings: ReliabilitySettings, seed: int) -> Array:

@@ -42,11 +42,12 @@ class Method:
     """name of its masks; methods that differ only in repairs share masks"""
     decision: str
     """how the masks are decided: none, learned (a threshold per module), gated (a gate per unit), flap, uniform,
-    sequential, fang, llm_pruner, osscar, slimllm, plugin, or chosen (selected by measurement from other methods)"""
+    sequential, fang, llm_pruner, osscar, slimllm, plugin, experts (experts instead of neurons), or chosen (selected by
+    measurement from other methods)"""
     metric: str = ""
-    """base metric of its scores; the study's metric if empty"""
+    """base metric of its scores; the study's metric if empty. For a method of experts, one of EXPERT_CRITERIA"""
     scoring: str = "single"
-    """texts of its scores, a key of SCORINGS"""
+    """texts of its scores, a key of SCORINGS or, for a method of experts, of EXPERT_SCORINGS"""
     repairs: tuple[str, ...] = ()
     """repairs that belong to the method itself: names in records.REPAIRS"""
     fit: OwnRepair | None = None
@@ -184,6 +185,40 @@ BUILT_IN = tuple(_BUILT_IN)
 """names of the built-in methods"""
 _PLUGIN_METRICS: dict[str, str] = {}
 _PLUGIN_METHODS: dict[str, Method] = {}
+EXPERT_CRITERIA = {
+    "frequency": "Frequency",
+    "reap": "REAP",
+    "routed_norm": "Routed norm",
+    "man": "MAN",
+    "random": "Random experts",
+}
+"""labels of the criteria by which experts of a mixture-of-experts model are scored"""
+EXPERT_SCORINGS = {
+    "single": "",
+    "auxiliary": ", auxiliary text",
+    "score_average": ", score average",
+    "adapted": ", adapted",
+}
+"""texts from which experts are scored, with the suffix of the label: A, B, the mean of both, or A adapted by RASA"""
+
+
+def _expert_method(criterion: str, scoring: str) -> Method:
+    name = f"experts_{criterion}" + ("" if scoring == "single" else f"_{scoring}")
+    form_of = "" if scoring == "single" else f"experts_{criterion}"
+    label = EXPERT_CRITERIA[criterion] + EXPERT_SCORINGS[scoring]
+    return Method(name, label, name, "experts", criterion, scoring, control=criterion == "random", form_of=form_of)
+
+
+EXPERT_METHODS = {
+    method.name: method
+    for method in (
+        _expert_method(criterion, scoring)
+        for criterion in EXPERT_CRITERIA
+        for scoring in EXPERT_SCORINGS
+        if criterion != "random" or scoring == "single"
+    )
+}
+"""methods that prune the experts of mixture-of-experts models, by name; a study has these or those of METHODS"""
 METRICS: Mapping[str, str] = ChainMap(_PLUGIN_METRICS, _METRICS)
 """labels of importance metrics by name: built in, and of registered plug-ins"""
 METHODS: Mapping[str, Method] = ChainMap(_PLUGIN_METHODS, _BUILT_IN)
@@ -201,7 +236,7 @@ DEFAULT = ("dense", "gprune", "flap", "flap_no_bias", "wanda_sp")
 @cache
 def installed_plugins() -> Installed:
     """Return the plug-ins of this environment, found once per process, and register them."""
-    installation = find_plugins(BUILT_IN_METRICS, BUILT_IN)
+    installation = find_plugins(BUILT_IN_METRICS, (*BUILT_IN, *EXPERT_METHODS))
     register(installation.plugins.values(), replaces=True)
     return installation
 
@@ -317,7 +352,7 @@ def metric_choices() -> tuple[str, ...]:
 def require_known(field: str, name: str) -> None:
     """Raise SettingsError if there is no such metric or method; `field` is metric, methods or choice.masks."""
     names: Mapping[str, Any] = METRICS if field == "metric" else METHODS
-    if name in names:
+    if name in names or (field == "methods" and name in EXPERT_METHODS):
         return
     # this call registers the installed plug-ins, so the name may be known afterwards
     faults = installed_plugins().faults
@@ -327,6 +362,7 @@ def require_known(field: str, name: str) -> None:
     if fault is not None:
         raise SettingsError(f"{field} names {safe_parsing.quote(name)}, but {fault.message}")
     available = metric_choices() if field == "metric" else choices()
+    available = tuple(EXPERT_METHODS) if name.startswith("experts_") else available
     raise SettingsError(not_one_of(field, name, available, "if another package brings it, install that package"))
 
 
@@ -338,8 +374,9 @@ def plugins_of(metric: str, methods: Sequence[str]) -> tuple[PluginInfo, ...]:
     if metric in _METRICS and not set(methods) - set(BUILT_IN):
         return ()
     available = installed_plugins().plugins
-    ids = [f"metric.{name}" for name in (metric, *(METHODS[name].metric for name in methods))]
-    ids += [METHODS[name].plugin_id for name in methods]
+    entries = [METHODS[name] for name in methods if name in METHODS]
+    ids = [f"metric.{name}" for name in (metric, *(entry.metric for entry in entries))]
+    ids += [entry.plugin_id for entry in entries]
     for plugin in (PLUGINS[id] for id in ids if id in PLUGINS and id not in available):
         raise SettingsError(
             f"{plugin.description} is not installed here: install {plugin.distribution}, or choose another "

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from gprune.study.methods import DEFAULT, METHODS, RECOMMENDED, require_known
+from gprune.study.methods import DEFAULT, EXPERT_METHODS, METHODS, RECOMMENDED, require_known
 from gprune.study.settings import (
     MOST_CANDIDATES,
     TRIED_SCALED,
@@ -146,6 +146,8 @@ class Study(Form):
         require_known("metric", self.metric)
         for method in self.methods:
             require_known("methods", method)
+        if self.prunes_experts:
+            self._require_expert_settings()
         self._require_choosable()
         if self.sparsity.bias_compensation and self.repair.base != "own":
             raise SettingsError(
@@ -202,14 +204,31 @@ class Study(Form):
         """Return the display name of a text: the user's name, or its file name without folders."""
         return self.names_of_texts.get(text) or short(text)
 
+    def _require_expert_settings(self) -> None:
+        """Raise SettingsError for a method or setting of neurons in a study that prunes experts."""
+        expert_method = next(name for name in self.methods if name in EXPERT_METHODS)
+        for name in self.methods:
+            rule = f"dense or a method of experts next to {expert_method}, because a study prunes neurons or experts"
+            require(name == "dense" or name in EXPERT_METHODS, "methods", name, rule)
+        rule = f"with {expert_method}, whose experts are not changed after pruning"
+        require(self.repair.kind in ("own", "none"), "repair.kind", self.repair.kind, f"own or none {rule}")
+        require(self.recovery.kind == "none", "recovery.kind", self.recovery.kind, f"none {rule}")
+        require(not self.offload, "offload", self.offload, f"false with {expert_method}, which needs the whole model")
+
     def _require_equal(self) -> None:
         """Raise SettingsError if widths are equal and a method cannot keep the same number of units in every layer."""
-        names = [name for name in self.involved if self.sparsity.equal and not METHODS[name].supports_equal_widths]
+        involved = [name for name in self.involved if name in METHODS] if self.sparsity.equal else []
+        names = [name for name in involved if not METHODS[name].supports_equal_widths]
         if names:
             raise SettingsError(
                 f"sparsity.widths equal keeps the same number of units in every layer, but {METHODS[names[0]].label} "
                 "chooses the numbers itself: leave it out, or sparsity.widths free"
             )
+
+    @property
+    def prunes_experts(self) -> bool:
+        """Return True if the units are the experts of a mixture-of-experts model, not neurons and key/value groups."""
+        return any(name in EXPERT_METHODS for name in self.methods)
 
     @property
     def recommends(self) -> bool:

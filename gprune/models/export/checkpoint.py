@@ -137,8 +137,11 @@ def load_verified(folder: Path) -> nn.Module:
 
 
 def _read_like(folder: Path, live: Any) -> nn.Module:
-    """Load a checkpoint in the number type of the live model, on the same device if both fit there, else on the CPU."""
-    model = _read(folder, live.dtype)
+    return move_like(_read(folder, live.dtype), live)
+
+
+def move_like(model: nn.Module, live: Any) -> nn.Module:
+    """Move a model that was read back to the device of the live model if both fit there, else to the CPU."""
     try:
         return move(model, live.device)
     except ModelError:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 PRUNING_FILE = "pruning.json"
+EXPERTS_FILE = "experts.json"
 Units = list[list[int]]
 """indices of the kept units of each layer"""
 CARD_FILE = "README.md"
@@ -41,6 +42,12 @@ _SETTINGS = ("metric", "retention", "seed")
 # paragraphs of the card on how the model loads
 _PADDED = "This is a stock transformers model without custom code: every layer is padded with zeros to the widest."
 _STOCK = "This is a stock transformers model without custom code: every layer has the same width."
+_STOCK_EXPERTS = "This is a stock transformers model without custom code: every mixture has the same number of experts."
+_LOADING_CODE = (
+    "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+    'model = AutoModelForCausalLM.from_pretrained("FOLDER"{0})\n'
+    'tokenizer = AutoTokenizer.from_pretrained("FOLDER"{0})\n```'
+)
 _UNEQUAL = "Layers differ in width"
 _EQUAL = "Every layer has the same width, but no stock transformers model has exactly these weights"
 _OWN_CODE = (
@@ -128,6 +135,33 @@ class PruningRecord(BaseModel):
         return [len(units) for units in self.kept_neurons], [len(units) for units in self.kept_key_value_groups]
 
 
+@dataclass(frozen=True, slots=True)
+class ExpertRecord:
+    """Description of a model without some of its experts, the content of ``experts.json``."""
+
+    method: str
+    retention: float
+    """kept fraction of the parameters of experts and routers"""
+    target: float
+    """the retention that the study requested"""
+    experts: int
+    """experts of a mixture of the dense model"""
+    kept_experts: Units
+    """indices of the kept experts of each mixture"""
+    probe_tokens: list[int]
+    """token ids of a short input"""
+    probe_logits: list[float]
+    """next-token logits after that input, for tokens spread evenly over the vocabulary"""
+    source: str = ""
+    """the dense model as the study names it"""
+    fingerprint: str = ""
+    """SHA-256 of the dense model's configuration and weights"""
+    run: str = ""
+    """name of the run that chose the masks"""
+    study: dict[str, Any] | None = None
+    """settings of the study, or None if not known"""
+
+
 def write_record(folder: Path, record: PruningRecord) -> None:
     """Write the ``pruning.json`` of a folder."""
     (folder / PRUNING_FILE).write_text(record.model_dump_json() + "\n", encoding="utf-8")
@@ -178,6 +212,30 @@ def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = ()) -
 
     Licence files and image-processor files of the base model are copied into the folder.
     """
+    _write_card(folder, record, (_title(record), _pruning(folder, record)), figures, _loading(folder, record))
+
+
+def write_expert_card(folder: Path, record: ExpertRecord, figures: Sequence[Figure] = ()) -> None:
+    """Write the model card of a model without some of its experts; see `write`."""
+    source, experts = without_folders(record.source) or "a model", len(record.kept_experts[0])
+    title = (
+        f"# {source} with {experts} of {record.experts} experts\n\n{source} without the experts that the method "
+        f"`{record.method}` of GPrune Studio {__version__} removes: every mixture keeps {experts} of {record.experts}. "
+        f"Attention, shared experts and dense layers are those of {source}."
+    )
+    kept_experts = f"`{EXPERTS_FILE}` lists the kept experts of every mixture of the base model."
+    loading = "\n\n".join(("## How to load it", _LOADING_CODE.format(""), _STOCK_EXPERTS, kept_experts))
+    _write_card(folder, record, (title,), figures, loading)
+
+
+def _write_card(
+    folder: Path,
+    record: PruningRecord | ExpertRecord,
+    introduction: tuple[str, ...],
+    figures: Sequence[Figure],
+    loading: str,
+) -> None:
+    """Write a card from its sections, and copy the files of the base model; see `write`."""
     from huggingface_hub import ModelCard
 
     base = _base_folder(record.source)
@@ -187,8 +245,7 @@ def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = ()) -
             shutil.copyfile(file, folder / file.name)
     licence = {name: header[name] for name in _LICENCE_FIELDS if isinstance(header.get(name), str)}
     data = _card_metadata(record, licence, figures)
-    sections = (_title(record), _pruning(folder, record), _perplexities(figures), _loading(folder, record))
-    text = "\n\n".join((*sections, _licence(licence, record.source))) + "\n"
+    text = "\n\n".join((*introduction, _perplexities(figures), loading, _licence(licence, record.source))) + "\n"
     card = ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text}")
     (folder / CARD_FILE).write_text(str(card), encoding="utf-8")
 
@@ -232,7 +289,9 @@ def _base_folder(source: str) -> Path | None:
         return None
 
 
-def _card_metadata(record: PruningRecord, licence: dict[str, str], figures: Sequence[Figure]) -> ModelCardData:
+def _card_metadata(
+    record: PruningRecord | ExpertRecord, licence: dict[str, str], figures: Sequence[Figure]
+) -> ModelCardData:
     from huggingface_hub import ModelCardData
 
     is_on_hub = identity.is_hub_name(record.source) and not Path(record.source).exists()
@@ -326,11 +385,7 @@ def _loading(folder: Path, record: PruningRecord) -> str:
         explanation = _OWN_CODE.format(_EQUAL if has_equal_widths else _UNEQUAL)
     else:
         explanation = _PADDED if record.padded else _STOCK
-    code = (
-        "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
-        f'model = AutoModelForCausalLM.from_pretrained("FOLDER"{option})\n'
-        f'tokenizer = AutoTokenizer.from_pretrained("FOLDER"{option})\n```'
-    )
+    code = _LOADING_CODE.format(option)
     family = dense_type(model_type)
     if family in NEWER_THAN_4:
         explanation += f" It needs transformers 5: version 4.57 cannot run a pruned {FAMILIES[family].label}."

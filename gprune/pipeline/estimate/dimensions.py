@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from gprune.models import identity
-from gprune.models.families import FAMILIES, language_values, shape_of
+from gprune.models.expert_families import EXPERT_FAMILIES
+from gprune.models.families import FAMILIES, expert_counts, language_values, shape_of
 from gprune.records import ModelShape
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 """bytes of a number, by number type"""
+_EXPERT_PARTS = (".experts.", ".block_sparse_moe.", ".mlp.gate.", ".router.")
+"""parts of the names of the weights of experts and routers"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,10 @@ class Dimensions:
     note: str = ""
     """a warning about its family to display before a run; may be empty"""
     other_weights: int = 0
-    """weights outside the language model, such as those for images"""
+    """weights outside the language model, such as those for images; for a mixture of experts, the difference from the
+    weights in its files"""
+    expert_weights: int = 0
+    """weights of experts and routers; 0 for a dense model"""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Dimensions:
@@ -81,9 +88,26 @@ def of_model(name: str) -> Dimensions:
     """
     folder = identity.locate(name)
     values = identity.configuration(folder)
+    if values.get("model_type") in EXPERT_FAMILIES:
+        return _of_mixture(folder, values)
     dimensions, layout = Dimensions.of(values), FAMILIES.get(str(values.get("model_type")))
     if layout is None or not layout.inner_types:
         return dimensions
     # its files also contain parts outside the language model, such as an image encoder
     weights = sum(tensor.numbers for tensor in identity.parameter_tensors(folder))
     return replace(dimensions, other_weights=max(weights - dimensions.parameters, 0))
+
+
+def _of_mixture(folder: Path, values: Mapping[str, Any]) -> Dimensions:
+    """Return the sizes of a mixture-of-experts model, whose number of weights is that of its files."""
+    dense, (_, top_k, *_) = Dimensions.of(values), expert_counts(values)
+    width = int(values.get("moe_intermediate_size") or values["intermediate_size"])
+    # each expert of a token has its own copy of the hidden state
+    active = top_k * (width + dense.shape.hidden)
+    names = {name: tensor.numbers for name, tensor in identity.stored_tensors(folder).items()}
+    expert_weights = sum(size for name, size in names.items() if any(part in name for part in _EXPERT_PARTS))
+    dimensions = replace(
+        dense, shape=replace(dense.shape, neurons=max(active, dense.shape.neurons)), expert_weights=expert_weights
+    )
+    weights = sum(tensor.numbers for tensor in identity.parameter_tensors(folder))
+    return replace(dimensions, other_weights=weights - dimensions.parameters)

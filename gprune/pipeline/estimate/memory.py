@@ -12,7 +12,7 @@ from gprune.pipeline.estimate.dimensions import Dimensions
 from gprune.pipeline.stages import StageId
 from gprune.pipeline.stages.pruning import fit_settings
 from gprune.study import Study
-from gprune.study.methods import METHODS, of_masks
+from gprune.study.methods import EXPERT_METHODS, METHODS, of_masks
 from gprune.system import machine
 
 CHOICE_TOKENS = 256
@@ -87,6 +87,8 @@ class Case:
 
     def pruned(self, method: str) -> float:
         """Return the additional bytes of a method's model, which shares embeddings and norms with the dense model."""
+        if method in EXPERT_METHODS:
+            return self.study.retention * self.model.expert_weights * self.width / self.gpus
         if METHODS[method].decision == "none":
             return 0.0
         return self.study.retention * self.model.shape.decoder_weights * self.width / self.gpus
@@ -324,8 +326,9 @@ def _estimate_weight_stage(stage: StageId, case: Case) -> MemoryNeed:
 
 def _estimate_export(stage: StageId, case: Case) -> MemoryNeed:
     """Estimate an export: the pruned model and its copy, which is in host memory if the device is a GPU."""
-    pruned = case.pruned("gprune")
-    copy = pruned + case.model.outer_weights * case.width
+    pruned, model = case.pruned(stage.method or "gprune"), case.model
+    shared = model.parameters - model.expert_weights if model.expert_weights else model.outer_weights
+    copy = pruned + shared * case.width
     # a recovered model also keeps its weights before recovery
     weights = case.weights + (2 if stage.variant else 1) * pruned
     return MemoryNeed(weights, host=copy) if case.gpu else MemoryNeed(weights + copy)
@@ -338,6 +341,8 @@ OFFLOADED = ("statistics", "positions", "contexts", "clusters", "partition", *_L
 _FORMULAS: dict[str, Callable[[StageId, Case], MemoryNeed | None]] = {
     **dict.fromkeys(("clusters", "partition", *_LOADED), _estimate_weight_stage),
     **dict.fromkeys(("statistics", "positions"), _estimate_statistics),
+    "expert_shape": lambda _, case: MemoryNeed(case.weights),
+    "expert_statistics": lambda _, case: _estimate_passes(case),
     "contexts": _estimate_contexts,
     "context_statistics": _estimate_context_statistics,
     "scores": _estimate_scores,

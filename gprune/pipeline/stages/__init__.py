@@ -25,6 +25,15 @@ from gprune.pipeline.stages.calibration import (
     tokens,
 )
 from gprune.pipeline.stages.evaluation import accuracy, answers, perplexity, questions, recovered_perplexity, speed
+from gprune.pipeline.stages.experts import (
+    adapted_experts,
+    drifts_of_experts,
+    expert_masks,
+    expert_rank_drift,
+    expert_scores,
+    expert_shape,
+    expert_statistics,
+)
 from gprune.pipeline.stages.graph import KINDS, PAIR, Graph, Stage, StageId, every_need, order, required_stages, resolve
 from gprune.pipeline.stages.inputs import Inputs
 from gprune.pipeline.stages.pruned_models import (
@@ -46,7 +55,9 @@ from gprune.pipeline.stages.results import (
     Results,
     all_stages,
     applied_repairs,
+    essential_stages,
     execution_plan,
+    exported_methods,
     find_choice,
     holdout_statuses,
     method_inputs,

@@ -57,9 +57,9 @@ def sampled_text(graph: Graph, text: str, *, held_out: bool = False) -> Stage[Sa
         from gprune.pruning.calibration.sampling import sample
 
         if not isinstance(recipe, texts.AnswerRecipe):
-            return sample(work.decoder, recipe, name, work.progress)
+            return sample(work.language_model, recipe, name, work.progress)
         prompts = texts.read_prompts(name, work.tokenizer, is_calibration, work.text_cache)
-        return write_answers(work.decoder, recipe, prompts, name, work.progress, work.resumption)
+        return write_answers(work.language_model, recipe, prompts, name, work.progress, work.resumption)
 
     index = None if is_calibration else graph.study.evaluation.texts.index(text)
     text_label = f"text {graph.letters[text]}" if index is None else f"evaluation text {index + 1}"

@@ -19,7 +19,6 @@ from gprune.pipeline.stages.inputs import CHECK, roles
 from gprune.pipeline.stages.pruned_models import model_inputs, pruned_model, recovered_from
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import Accuracy, Answers, Array, Perplexity, Questions, SampledText, TextOverlap, Throughput, Tokens
-from gprune.study.methods import METHODS
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, MethodError, NumericsError, SettingsError, TaskError
 
@@ -72,7 +71,7 @@ def _declare_perplexity(graph: Graph, kind: str, method: str, text: str, needs: 
 
     return graph.stage(
         StageId(kind, method=method, item=index),
-        f"perplexity of {METHODS[method].label}{suffix}, text {index + 1}",
+        f"perplexity of {graph.methods[method].label}{suffix}, text {index + 1}",
         make,
         needs={**needs, **_sampled_text_needs(graph, text)},
         reads=graph.model_digests | {"text": graph.inputs.evaluation[text]} | graph.tokenizer_digests,
@@ -103,7 +102,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
     def make(work: RunContext, models: dict[str, Any]) -> Throughput:
         from gprune.evaluation import speed as measurement
 
-        decoder, speed_settings = work.decoder, measurement.preset(study.evaluation.speed)
+        decoder, speed_settings = work.language_model, measurement.preset(study.evaluation.speed)
         if decoder.is_mapped:
             raise MethodError("speed is measured on one device: set device cuda:0 and offload off, or speed none")
         fitting = measurement.fit_preset(decoder.config, speed_settings)
@@ -186,7 +185,7 @@ def _declare_question_stage(graph: Graph, kind: str, method: str, task: str, mak
     index = graph.study.evaluation.tasks.index(task)
     return graph.stage(
         StageId(kind, method=method, item=index),
-        f"{kind.replace('_', ' ')} of {METHODS[method].label}, task {index + 1}",
+        f"{kind.replace('_', ' ')} of {graph.methods[method].label}, task {index + 1}",
         make,
         needs=model_inputs(graph, method),
         reads=graph.model_digests | {"task": graph.inputs.tasks[task]} | graph.tokenizer_digests,

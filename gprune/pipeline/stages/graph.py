@@ -23,6 +23,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from gprune import records
 from gprune.pipeline.stages.inputs import CHECK, FRESH, ROLES, SAMPLED, Inputs
+from gprune.records import experts
 from gprune.study import Study, methods, run_name
 from gprune.study.methods import Method
 from gprune.system.errors import StoreError
@@ -92,6 +93,12 @@ KINDS: dict[str, Kind] = {
     "open_answers": Kind(records.GeneratedAnswers, seconds=12.0, holds_text=True),
     "speed": Kind(records.Throughput, seconds=30.0),
     "agreement": Kind(records.PartitionAgreement),
+    "expert_shape": Kind(experts.ExpertShape),
+    "expert_statistics": Kind(experts.ExpertStatistics, seconds=2.2),
+    "expert_scores": Kind(experts.ExpertScores),
+    "expert_drift": Kind(experts.ExpertDrift),
+    "expert_adaptation": Kind(experts.AdaptedExperts),
+    "expert_masks": Kind(experts.ExpertMasks),
     "components": Kind(records.Components, seconds=2.0, on_demand=True),
     "map": Kind(records.NeuronMap, seconds=20.0, on_demand=True),
 }
@@ -212,7 +219,8 @@ class Graph:
         recorded = methods.recorded_plugins(self.inputs.plugins)
         self.plugins = ChainMap({plugin.id: plugin for plugin in recorded}, methods.PLUGINS)
         """plug-ins by id, as they were when the inputs were read"""
-        self.methods: Mapping[str, Method] = ChainMap(methods.methods_of(recorded), cast(Any, methods.METHODS))
+        every_method = cast(Any, methods.METHODS), methods.EXPERT_METHODS
+        self.methods: Mapping[str, Method] = ChainMap(methods.methods_of(recorded), *every_method)
         """methods by name, as they were when the inputs were read"""
         self._stages: dict[StageId, Stage[Any]] = {}
         self._names: dict[str, StageId] = {}

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from gprune.data import texts as corpora
 from gprune.data.texts.sampled import Role
 from gprune.models import families, identity, sources, vocabulary
+from gprune.models.expert_families import EXPERT_FAMILIES
 from gprune.store import Store
 from gprune.study import RepairSettings, Study, methods
 from gprune.study.settings import require, with_word
@@ -124,10 +125,22 @@ def require_prunable(study: Study, folder: Path) -> Path:
     Raises ModelError if the model family is not supported, SettingsError if heads that cannot be pruned exceed the
     retention.
     """
-    from gprune.models.loadable import require_loadable
+    from gprune.models.loadable import require_expert_model, require_loadable
 
+    values = identity.configuration(folder)
+    if study.prunes_experts:
+        require_expert_model(folder)
+        families.require_expert_retention(values, study.retention)
+        return folder
+    if layout_of_experts := EXPERT_FAMILIES.get(str(values.get("model_type"))):
+        method = next((name for name in study.methods if name != "dense"), study.methods[0])
+        raise SettingsError(
+            f"methods has {method!r}, which prunes neurons, but the {layout_of_experts.label} model "
+            f"{study.model!r} is a mixture of experts: set methods to dense and methods of experts, such as "
+            "experts_reap"
+        )
     layout = require_loadable(folder)
-    families.require_retention(identity.configuration(folder), study.retention)
+    families.require_retention(values, study.retention)
     fits_weights = study.chooses or study.repair.base not in ("own", "none", "bias")
     if fits_weights and layout.normalised and study.repair.target == "residual_stream":
         raise SettingsError(

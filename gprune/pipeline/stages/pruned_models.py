@@ -9,18 +9,20 @@ measurement are not used for any fit or evaluation.
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from gprune import records
 from gprune.pipeline.stages import baselines, pruning
 from gprune.pipeline.stages.calibration import held_out, tokens
+from gprune.pipeline.stages.experts import expert_masks
 from gprune.pipeline.stages.graph import LETTERS, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.inputs import CHECK, FRESH, SAMPLED, choice_roles, content_of, roles
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning import choosing
 from gprune.records import Choice, PrunedModel, PruningMasks, RepairedWeights, Tokens
+from gprune.records.experts import ExpertMasks
 from gprune.records.repairs import AUTO, FITTED, LEARNED, REPAIRS
 from gprune.study import EvaluationSettings
 from gprune.study.methods import METHODS, Method, of_masks, own_repairs
@@ -162,9 +164,12 @@ def describe_candidate(graph: Graph, repair_spec: str) -> str:
 def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
     """Declare masks by their name (`Method.masks`); see `pruning.decided_masks`.
 
-    Raises SettingsError if no method has masks of this name.
+    Masks of experts have another record. Raises SettingsError if no method has masks of this name.
     """
-    return (chosen_masks if of_masks(name, graph.methods).decision == "chosen" else pruning.decided_masks)(graph, name)
+    decision = of_masks(name, graph.methods).decision
+    if decision == "experts":
+        return cast(Any, expert_masks(graph, name))
+    return (chosen_masks if decision == "chosen" else pruning.decided_masks)(graph, name)
 
 
 def model_inputs(graph: Graph, method: str) -> dict[str, Any]:
@@ -212,14 +217,15 @@ def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
 
 
 def pruned_model(
-    graph: Graph, method: str, masks: PruningMasks | None = None, recovered: Any = None, **inputs: Any
-) -> PrunedModel | None:
+    graph: Graph, method: str, masks: PruningMasks | ExpertMasks | None = None, recovered: Any = None, **inputs: Any
+) -> PrunedModel | ExpertMasks | None:
     """Return the description of a method's model from the records of `model_inputs`; None for the dense model.
 
-    `recovered` is the record of its recovery, or None before recovery.
+    `recovered` is the record of its recovery, or None before recovery. A model without some experts follows from its
+    masks.
     """
-    if masks is None:
-        return None
+    if masks is None or isinstance(masks, ExpertMasks):
+        return masks
     sequence = pruning.repairs(graph, method)
     if AUTO in sequence:
         sequence = pruning.chosen_repairs(graph, method, inputs["weights"].kind)
@@ -262,17 +268,25 @@ def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) 
     With `recovery`, it is the recovered model.
     """
 
-    def make(work: RunContext, folder: Path, masks: PruningMasks, **inputs: Any) -> None:
+    def make(work: RunContext, folder: Path, masks: PruningMasks | ExpertMasks, **inputs: Any) -> None:
         from gprune.models.export import checkpoint as folder_form
 
         work.progress(0, 1, "writing the model and reading it back")
-        model = pruned_model(graph, method, masks, **inputs) or PrunedModel(masks)
+        if isinstance(masks, ExpertMasks):
+            from gprune.models.export.expert_folder import save_experts
+
+            live, ids = work.live_model(method, masks), work.passage()
+            save_experts(live, work.tokenizer, folder / "model", masks, **graph.origin, ids=ids)
+            return
+        model = cast(PrunedModel, pruned_model(graph, method, masks, **inputs))
         # the recovery is merged when the model is saved
         model_to_save = work.live_model(method, replace(model, recovered=None))
         folder_form.save(model_to_save, work.tokenizer, folder / "model", model, **graph.origin, ids=work.passage())
 
     is_gprune, variant = method == "gprune", ("recovered",) if recovery else ()
-    description = f"{'recovered' if recovery else 'pruned'} model{'' if is_gprune else f' of {METHODS[method].label}'}"
+    description = (
+        f"{'recovered' if recovery else 'pruned'} model{'' if is_gprune else f' of {graph.methods[method].label}'}"
+    )
     return graph.stage(
         StageId("checkpoint", method="" if is_gprune else method, variant=variant),
         f"writing the {description}",

@@ -17,6 +17,7 @@ from gprune.evaluation.tasks import needs_index
 from gprune.pipeline.stages import evaluation as measure
 from gprune.pipeline.stages.baselines import scored_on
 from gprune.pipeline.stages.calibration import positions, size
+from gprune.pipeline.stages.experts import adapted_experts, drifts_of_experts, expert_shape
 from gprune.pipeline.stages.graph import KINDS, LEARNING, LETTERS, Graph, Stage, every_need, once, order
 from gprune.pipeline.stages.inputs import GRADIENT
 from gprune.pipeline.stages.pruned_models import checkpoint, choice, masks, model_inputs, repair_texts
@@ -27,7 +28,7 @@ from gprune.records import Choice, Repair, TextOverlap
 from gprune.records.repairs import AUTO, LEARNED, REPAIR_BY_WORD, labels
 from gprune.store import Store
 from gprune.study import Study
-from gprune.study.methods import METHODS, RECOMMENDED
+from gprune.study.methods import EXPERT_METHODS, METHODS, RECOMMENDED
 from gprune.study.settings import LINEAR_MAPS, OWN, with_word
 from gprune.system.errors import DamagedError, StoreError
 from gprune.system.units import join_words
@@ -50,30 +51,48 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     Masks and perplexities of the methods with the fewest stages come first, so that a page can show them early.
     """
     study = graph.study
-    goals: list[Stage[Any]] = [drift(graph)]
     prunes, measures = until in ("masks", "perplexity", "all"), until in ("perplexity", "all")
-    if until in ("adapted", "agreement"):
-        goals += [partition(graph), modules(graph), adapted_scores(graph)]
+    goals = essential_stages(graph, until)
+    if until in ("adapted", "agreement") and not study.prunes_experts:
+        goals[1:1] = [partition(graph), modules(graph)]
     if prunes:
         texts = study.evaluation.texts if measures else ()
-        goals += [size(graph), *(measure.overlap(graph, text) for text in texts)]
+        sizes: Stage[Any] = expert_shape(graph) if study.prunes_experts else size(graph)
+        goals += [sizes, *(measure.overlap(graph, text) for text in texts)]
         by_method = [_list_method_stages(graph, name, texts) for name in study.methods]
         goals += itertools.chain.from_iterable(sorted(by_method, key=lambda stages: len(order(stages))))
     if measures:
         goals += _list_measurements(graph)
     if until == "all":
-        exported = [name for name in WRITTEN if name in study.methods]
+        exported = exported_methods(study)
         # the model without recovery and, if the study has it, the model with recovery
         recovery_options = (False, True)[: 1 + recovers(study)]
         goals += [checkpoint(graph, name, recovery=option) for name in exported for option in recovery_options]
-    if until in ("agreement", "all"):
+    if until in ("agreement", "all") and not study.prunes_experts:
         goals += agreements(graph).values()
     return goals
 
 
+def essential_stages(graph: Graph, until: str) -> list[Stage[Any]]:
+    """Return the stages without which a run up to `until` fails: rank drift and, if it ends there, adapted scores."""
+    adapts = until in ("adapted", "agreement")
+    if not graph.study.prunes_experts:
+        return [drift(graph), *([adapted_scores(graph)] if adapts else [])]
+    drifts = drifts_of_experts(graph)
+    return [*drifts, *(adapted_experts(graph, stage.id.metric) for stage in drifts if adapts)]
+
+
+def exported_methods(study: Study) -> list[str]:
+    """Return the methods whose pruned models a complete run writes: those of WRITTEN, or the first of experts."""
+    if study.prunes_experts:
+        return [next(name for name in study.methods if name in EXPERT_METHODS)]
+    return [name for name in WRITTEN if name in study.methods]
+
+
 def _list_method_stages(graph: Graph, name: str, texts: Sequence[str]) -> list[Stage[Any]]:
     """Return the stages of a method's masks and of its perplexities on `texts`."""
-    masked = [masks(graph, METHODS[name].masks)] if METHODS[name].decision != "none" else []
+    method = graph.methods[name]
+    masked = [masks(graph, method.masks)] if method.decision != "none" else []
     return [*masked, *(measure.perplexity(graph, name, text) for text in texts)]
 
 
@@ -303,7 +322,7 @@ def method_inputs(results: Results, method: str) -> MethodInputs | None:
 
     Raises StoreError if a record of its learning is damaged.
     """
-    graph, settings = results.graph, METHODS[method]
+    graph, settings = results.graph, results.graph.methods[method]
     needs = model_inputs(graph, method)
     if not needs or not results.holds(needs["masks"].stage):
         return None
@@ -325,7 +344,7 @@ def method_inputs(results: Results, method: str) -> MethodInputs | None:
 
 def _list_repair_texts(results: Results, method: str) -> tuple[str, ...]:
     """Return the roles of the texts of a method's repair, or of its chosen repair."""
-    settings, selection = METHODS[method], find_choice(results, method)
+    settings, selection = results.graph.methods[method], find_choice(results, method)
     if selection is None:
         return repair_texts(results.graph, settings)
     if selection.repair == OWN:

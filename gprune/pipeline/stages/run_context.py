@@ -15,12 +15,15 @@ from gprune.data import texts
 from gprune.models import identity, vocabulary
 from gprune.pipeline.stages.inputs import Inputs
 from gprune.records import Array, PrunedModel, Tokens
+from gprune.records.experts import ExpertMasks
 from gprune.study import Study
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.progress import Progress, silent
 
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
+    from gprune.models.expert_decoder import ExpertDecoder
+    from gprune.models.language_model import LanguageModel
     from gprune.pruning.sparsity.learner import LearningInputs
     from gprune.store.resumption import Resumption, Spent
 
@@ -71,6 +74,27 @@ class RunContext:
             raise identity.offloaded_error(self.learning_title)
         self._loading(1, 1, f"loaded {study.model}")
         return decoder
+
+    @cached_property
+    def experts(self) -> ExpertDecoder:
+        """Return the dense model of a study that prunes experts, which is loaded when a missing stage needs it."""
+        from gprune.models.loading import load_experts
+
+        study = self.study
+        self._loading(0, 1, f"loading {study.model}")
+        experts = load_experts(study.model, study.device, self.inputs.precision, study.trust_remote_code)
+        self._loading(1, 1, f"loaded {study.model}")
+        return experts
+
+    @property
+    def language_model(self) -> LanguageModel:
+        """Return the dense model, whichever units the study prunes."""
+        return self.experts if self.study.prunes_experts else self.decoder
+
+    @property
+    def _loaded_model(self) -> LanguageModel | None:
+        """Return the dense model if it has been loaded; the other properties would load it."""
+        return self.__dict__.get("experts") or self.__dict__.get("decoder")
 
     def learning_inputs(self, primary: Tokens, auxiliary: Tokens) -> LearningInputs:
         """Return the inputs of a learning stage."""
@@ -137,7 +161,7 @@ class RunContext:
             self._projected[digest] = project_inputs(self.decoder, tokens, settings, batch, self.progress)
         return self._projected[digest]
 
-    def live_model(self, name: str, pruned: PrunedModel | None) -> Any:
+    def live_model(self, name: str, pruned: PrunedModel | ExpertMasks | None) -> Any:
         """Return the model in memory that `pruned` describes (see `prune`); `name` identifies it.
 
         The last model is kept for the next stage. A call with the same name returns it, whatever `pruned` is.
@@ -152,13 +176,17 @@ class RunContext:
         """Release the model that `live_model` holds."""
         self._last_model = ("", None)
 
-    def prune(self, pruned: PrunedModel | None) -> Any:
-        """Return a physically smaller copy of the dense model with the masks and repairs in `pruned`.
+    def prune(self, pruned: PrunedModel | ExpertMasks | None) -> Any:
+        """Return a physically smaller copy of the dense model with the masks and repairs, or experts, in `pruned`.
 
         None stands for the dense model itself.
         """
         if pruned is None:
-            return self.decoder.model
+            return self.language_model.model
+        if isinstance(pruned, ExpertMasks):
+            from gprune.pruning.experts.surgery import cut_experts
+
+            return cut_experts(self.experts, pruned)
         from gprune.pruning import surgery
 
         return surgery.cut(self.decoder, pruned, self.progress)
@@ -173,8 +201,7 @@ class RunContext:
 
             if not devices.out_of_memory(error):
                 raise
-            # the attribute itself would load the model
-            decoder = self.__dict__.get("decoder")
+            decoder = self._loaded_model
             sizes = devices.describe_memory(error, devices.CPU if decoder is None else decoder.device)
             raise SettingsError(
                 f"{title}: memory ran out ({sizes}): use dtype bfloat16, close other programs, or "
@@ -190,7 +217,7 @@ class RunContext:
         from gprune.store.resumption import Spent
 
         def count_tokens() -> tuple[int, int]:
-            decoder = self.__dict__.get("decoder")
+            decoder = self._loaded_model
             return (0, 0) if decoder is None else (decoder.forward_tokens, decoder.backward_tokens)
 
         tokens_before = count_tokens()

@@ -15,6 +15,7 @@ import torch
 
 from gprune.models.decoder import Decoder
 from gprune.models.devices import AdaptiveBatches
+from gprune.models.language_model import LanguageModel
 from gprune.pruning.calibration.accumulators import ChannelMoments, require_finite
 from gprune.pruning.calibration.strongest import PeakTracker
 from gprune.records import ActivationStatistics, Array, StrongestPositions, Tokens
@@ -30,7 +31,7 @@ Observer = Callable[[int, torch.Tensor], None]
 
 
 def batch_runner(
-    batch: int, length: int, decoder: Decoder, on_progress: Progress, kind: type[GpruneError] = SettingsError
+    batch: int, length: int, decoder: LanguageModel, on_progress: Progress, kind: type[GpruneError] = SettingsError
 ) -> AdaptiveBatches:
     """Return a runner that halves the batch of calibration sequences when memory runs out; `kind` is its error."""
     return AdaptiveBatches(batch, length, "calibration.batch", _SHORTER, decoder.device, on_progress, kind)
@@ -52,7 +53,7 @@ def collect(
     positions, or not even one sequence fits in memory. Raises NumericsError if an activation is NaN or infinite.
     """
     samples, length = tokens.ids.shape
-    _require_positions(decoder, length)
+    require_length(decoder, length)
     shard = assign_shards(tokens, settings.shards)
     ffn, attention = _accumulators(decoder, settings)
 
@@ -95,7 +96,7 @@ def collect_strongest(
 ) -> StrongestPositions:
     """Run the dense model once and return only the strongest positions; see `collect` for batches and errors."""
     samples, length = tokens.ids.shape
-    _require_positions(decoder, length)
+    require_length(decoder, length)
     strongest = track_strongest(decoder, tokens, count)
 
     def measure(rows: slice) -> None:
@@ -113,7 +114,7 @@ def collect_strongest(
     return strongest.result(tokens)
 
 
-def _require_positions(decoder: Decoder, length: int) -> None:
+def require_length(decoder: LanguageModel, length: int) -> None:
     """Raise SettingsError if a sequence has more tokens than the model has positions."""
     positions = getattr(decoder.config, "max_position_embeddings", None)
     if positions is not None and length > positions:

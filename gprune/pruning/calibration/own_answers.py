@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from gprune.data.texts import AnswerRecipe, RenderedChat, pack
-from gprune.models.decoder import Decoder
+from gprune.models.language_model import LanguageModel
 from gprune.pruning.calibration import sampling
 from gprune.records import Array, SampledText
 from gprune.store.resumption import Resumption, Spent, State
@@ -24,7 +24,7 @@ from gprune.system.progress import Progress, silent
 
 @torch.no_grad()
 def write_answers(
-    decoder: Decoder,
+    decoder: LanguageModel,
     recipe: AnswerRecipe,
     prompts: Iterable[RenderedChat],
     text: str,
@@ -92,7 +92,7 @@ def _is_enough(ids: Sequence[Array], recipe: AnswerRecipe) -> bool:
 
 
 def _answer_batch(
-    decoder: Decoder, recipe: AnswerRecipe, prompts: Sequence[Array], first: int, on_progress: Progress
+    decoder: LanguageModel, recipe: AnswerRecipe, prompts: Sequence[Array], first: int, on_progress: Progress
 ) -> tuple[Array, Array]:
     """Return (prompts, length) int32 ids of prompts and answers, -1 after their ends, and (prompts,) mean losses.
 
@@ -137,7 +137,7 @@ def _answer_batch(
     return ids, loss.cpu().numpy() / (answer_ids >= 0).sum(axis=1)
 
 
-def _end_tokens(decoder: Decoder) -> Tensor:
+def _end_tokens(decoder: LanguageModel) -> Tensor:
     """Return the int64 ids that end an answer."""
     generation: Any = getattr(decoder.model, "generation_config", None)
     values = [getattr(config, "eos_token_id", None) for config in (decoder.config, generation, decoder.tokenizer)]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gprune.data.texts import Recipe
-from gprune.models.decoder import Decoder
+from gprune.models.language_model import LanguageModel
 from gprune.records import Array, SampledText
 from gprune.system.errors import CorpusError, ModelError, NumericsError, SettingsError
 from gprune.system.progress import Progress, silent
@@ -29,7 +29,7 @@ PROGRESS_INTERVAL = 8
 
 
 @torch.no_grad()
-def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = silent) -> SampledText:
+def sample(decoder: LanguageModel, recipe: Recipe, text: str, on_progress: Progress = silent) -> SampledText:
     """Sample a text from the model.
 
     Raises SettingsError if a document has more tokens than the model has positions, ModelError if the model has no
@@ -66,7 +66,7 @@ def _report_progress(on_progress: Progress, recipe: Recipe, documents: int, unfi
     on_progress(done, recipe.candidates * recipe.length, "tokens written by the model")
 
 
-def require_positions(decoder: Decoder, recipe: Recipe, text: str) -> None:
+def require_positions(decoder: LanguageModel, recipe: Recipe, text: str) -> None:
     """Raise SettingsError if a document has more tokens than the model has positions."""
     positions = getattr(decoder.config, "max_position_embeddings", None)
     if positions is not None and recipe.length > positions:
@@ -76,7 +76,7 @@ def require_positions(decoder: Decoder, recipe: Recipe, text: str) -> None:
         )
 
 
-def _start_token(decoder: Decoder, text: str) -> tuple[int, int]:
+def _start_token(decoder: LanguageModel, text: str) -> tuple[int, int]:
     """Return the start token of documents, and 1 if the tokenizer prepends it to texts, else 0."""
     tokenizer = decoder.tokenizer
     if tokenizer is None:
@@ -102,7 +102,7 @@ def _start_token(decoder: Decoder, text: str) -> tuple[int, int]:
     return start, int(tokenizer("a")["input_ids"][:1] == [start])
 
 
-def forbidden_tokens(decoder: Decoder) -> Tensor:
+def forbidden_tokens(decoder: LanguageModel) -> Tensor:
     """Return (vocabulary,) bool, True for special tokens and for ids that the tokenizer does not know."""
     tokenizer: Any = decoder.tokenizer
     size = decoder.model.get_output_embeddings().weight.shape[0]  # type: ignore[operator]
@@ -117,7 +117,7 @@ def forbidden_tokens(decoder: Decoder) -> Tensor:
 
 
 def _generate_documents(
-    decoder: Decoder,
+    decoder: LanguageModel,
     start: int,
     forbidden: Tensor,
     uniforms: Array,

@@ -1,0 +1,55 @@
+"""Build the model without the experts that masks remove.
+
+A removed expert leaves the fused tensors, the router and the router's biases, which equals a router logit of -inf for
+it. The router selects as many experts per token as before. With ``norm_topk_prob`` false, the sum of the router's
+weights can therefore rise.
+"""
+
+import copy
+
+import numpy as np
+import torch
+from torch import nn
+
+from gprune.models import devices
+from gprune.models.expert_decoder import ExpertDecoder, mixtures_of, set_expert_count
+from gprune.records.experts import ExpertMasks
+from gprune.system.errors import ModelError
+
+
+@torch.no_grad()
+def cut_experts(decoder: ExpertDecoder, masks: ExpertMasks) -> nn.Module:
+    """Return the smaller model, a stock transformers model of the same family, device and number type.
+
+    Only tensors of mixtures are copied; all others are shared with the dense model, which is not changed. Raises
+    ModelError if the masks belong to another model, or leave fewer experts than a token or a router group needs.
+    """
+    _require_fitting_masks(decoder, masks)
+    hooks = [part._hf_hook for part in decoder.model.modules() if hasattr(part, "_hf_hook")]
+    # buffers are copied, because they are replaced below under their old names
+    model = copy.deepcopy(decoder.model, {id(part): part for part in (*decoder.model.parameters(), *hooks)})
+    for mixture, mask in zip(mixtures_of(model, decoder.layout).values(), masks.experts, strict=True):
+        index = torch.as_tensor(np.flatnonzero(mask))
+        for owner, name, axis in mixture.expert_tensors():
+            tensor = getattr(owner, name)
+            rest = tensor.index_select(axis, index.to(tensor.device))
+            setattr(owner, name, nn.Parameter(rest, requires_grad=False) if isinstance(tensor, nn.Parameter) else rest)
+    set_expert_count(model, decoder.layout, masks.count)
+    devices.release_hooks(model)
+    return model.eval()
+
+
+def _require_fitting_masks(decoder: ExpertDecoder, masks: ExpertMasks) -> None:
+    shape = decoder.shape
+    if masks.experts.shape != (len(shape.layers), shape.experts):
+        raise ModelError(
+            f"the {masks.method} masks have the shape {masks.experts.shape}, the model has {len(shape.layers)} "
+            f"mixtures of {shape.experts} experts: choose the model for which the masks were made"
+        )
+    in_groups = masks.experts.reshape(len(shape.layers), shape.groups, -1).sum(axis=2)
+    least = max(shape.top_k / shape.top_groups, 2 if shape.groups > 1 else 1)
+    if in_groups.min() != in_groups.max() or in_groups.min() < least:
+        raise ModelError(
+            f"the {masks.method} masks keep {in_groups.min()} to {in_groups.max()} experts in a router group: keep the "
+            f"same number in every group, at least {int(np.ceil(least))}"
+        )
