@@ -78,7 +78,8 @@ def _show_checks(run: Run) -> None:
         run.record, run.study, masks, story.holdout_statuses(run), effect, recorded=claims, seeds=seeds
     )
     rows = ["| check | values |", "| --- | --- |"]
-    for heading, members in verdict.check_rows(checks).items():
+    for heading, names in verdict.CHECK_ROWS.items():
+        members = [check for check in checks if check.name in names]
         for name, check in zip([f"**{heading}**", *[""] * len(members)], members, strict=False):
             rows.append(f"| {name} | {_ICONS[check.verdict]} {check.name}: {join_numbers(escape(check.value))} |")
     st.markdown("\n".join(rows))

@@ -162,14 +162,10 @@ def agreement_finding(run: Run) -> str:
     return verdict.agreement_finding(run.agreement())
 
 
-def adaptation_counts(run: Run) -> thresholds.Counts:
-    """Return the numbers of modules and neurons that RASA adapts. Raises MissingResultError if it has not run yet."""
-    return thresholds.count(run.load(stages.modules), run.load(stages.adapted_scores))
-
-
 def adapted_finding(run: Run) -> str:
-    """Return a sentence on how many modules are adapted."""
-    return verdict.adaptation_finding(adaptation_counts(run))
+    """Return a sentence on how many modules RASA adapts. Raises MissingResultError if it has not run yet."""
+    counts = thresholds.count(run.load(stages.modules), run.load(stages.adapted_scores))
+    return verdict.adaptation_finding(counts)
 
 
 def budget_finding(run: Run) -> str:
