@@ -17,12 +17,13 @@ from gprune.pruning.surgery import cut
 
 pytestmark = pytest.mark.slow
 
+DENSE_MODEL = Question("", DENSE)
 TYPED = "The river was named after the old town, and the town's people were strong."
 
 
-def answer_of(handler, source, text_request, question):
-    (request,) = resolve_tokens(source, text_request, [question])
-    return answered(handler, request)
+def answer_of(handler, source, token_question, model=DENSE_MODEL, turns=1000):
+    (request,) = resolve_tokens(source, token_question, [model])
+    return answered(handler, request, turns)
 
 
 def plain_losses(model, ids):
@@ -70,7 +71,7 @@ def test_a_continuation_is_that_of_generate_however_it_is_cut_into_turns(source,
     prompt = "The river was"
     ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
     for model, question in (
-        (work.decoder.model, Question("", DENSE)),
+        (work.decoder.model, DENSE_MODEL),
         (cut(work.decoder, masks), Question("", "gprune")),
     ):
         expected = model.generate(ids, max_new_tokens=12, do_sample=False)[0, ids.shape[1] :].tolist()
@@ -85,7 +86,7 @@ def test_a_continuation_is_that_of_generate_however_it_is_cut_into_turns(source,
 def test_a_drawn_continuation_is_one_whatever_its_turns_and_follows_its_temperature(handler, source, monkeypatch):
     def continuation(temperature, seed, turn=12):
         monkeypatch.setattr(passages, "TURN_TOKENS", turn)
-        return answer_of(handler, source, Prompt("The river was", 12, temperature, seed), Question("", DENSE)).ids
+        return answer_of(handler, source, Prompt("The river was", 12, temperature, seed)).ids
 
     full = continuation(0.8, 3)
     assert full == continuation(0.8, 3, turn=5) != continuation(0.8, 4)
@@ -116,10 +117,10 @@ def test_a_continuation_and_its_divergence_are_those_of_a_loop_without_a_cache(s
     assert "".join(piece.text for piece in reply.pieces).strip() == tokenizer.decode(tokens).strip()
     np.testing.assert_allclose(reply.divergences, divergences, atol=1e-4)
     assert min(divergences) > 1e-3
-    dense = answer_of(handler, source, prompt, Question("", DENSE))
+    dense = answer_of(handler, source, prompt)
     assert not dense.divergences.any() and len(dense.divergences) == len(dense.ids)
     # what the pruned model has is gone afterwards
-    assert list(dense.ids) == list(answer_of(handler, source, prompt, Question("", DENSE)).ids) != tokens
+    assert list(dense.ids) == list(answer_of(handler, source, prompt).ids) != tokens
 
 
 def test_an_end_token_ends_a_continuation_also_as_its_first_token(source, handler, monkeypatch):
@@ -159,15 +160,15 @@ def test_a_message_is_rendered_by_the_template_and_one_that_cannot_be_gets_a_sen
 
 def test_what_is_longer_than_the_models_positions_is_read_as_far_as_they_go(source, handler, monkeypatch):
     long = TYPED * 200
-    reply = answer_of(handler, source, Passage(typed=long), Question("", DENSE))
+    reply = answer_of(handler, source, Passage(typed=long))
     maximum = passages.most_read(handler.model)
     assert len(reply.pieces) == maximum < reply.total and len(reply.losses) == maximum
     assert reply.context_length == maximum == handler.model.decoder.model.config.max_position_embeddings
     monkeypatch.setattr(passages, "MOST_READ", 20)
-    fewer = answer_of(handler, source, Passage(typed=long), Question("", DENSE))
+    fewer = answer_of(handler, source, Passage(typed=long))
     assert len(fewer.pieces) == 20 and fewer.context_length == maximum
     monkeypatch.undo()
-    reply = answer_of(handler, source, Prompt(long, 10), Question("", DENSE))
+    reply = answer_of(handler, source, Prompt(long, 10))
     assert reply.read == maximum - 10 < reply.total and len(reply.ids) <= 10
 
 
@@ -177,13 +178,13 @@ def test_nothing_to_read_a_window_that_is_none_and_one_token_get_a_sentence(sour
         (Passage(typed=" \n\t"), "the text is empty"),
         (Prompt(""), "the prompt is empty"),
     ):
-        kind, problem, usable = answer_of(handler, source, text_request, Question("", DENSE))
+        kind, problem, usable = answer_of(handler, source, text_request)
         # the model stays
         assert kind == "problem" and message in problem and usable
     text = source.graph.study.evaluation.texts[0]
-    assert "no window 40: choose 0 to 39" in answer_of(handler, source, Passage(text, 40), Question("", DENSE))[1]
+    assert "no window 40: choose 0 to 39" in answer_of(handler, source, Passage(text, 40))[1]
     monkeypatch.setattr(passages, "encode", lambda batch, tokenizer: np.array([5], dtype=np.int32))
-    assert "one token" in answer_of(handler, source, Passage(typed="x"), Question("", DENSE))[1]
+    assert "one token" in answer_of(handler, source, Passage(typed="x"))[1]
 
 
 def test_tokens_are_text_and_characters_of_several_tokens_stand_once():

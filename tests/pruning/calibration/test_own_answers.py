@@ -1,11 +1,10 @@
 """The model's answers to prompts, against one prompt at a time without padding and without a cache."""
 
-import json
-
 import numpy as np
 import pytest
 import tiny_study
 import torch
+from evaluation.task_files import write_rows
 from tiny_study import results_of
 
 from gprune.data import texts
@@ -23,20 +22,6 @@ CHATML = (
     "{% for message in messages %}<{{ message.role }}>{{ message.content }}</s>{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Models of four heads with as many, two and one groups of keys and values."""
-    root = tmp_path_factory.mktemp("models")
-    written = tiny_study.write_texts(root / "texts")
-    return {n: tiny_study.write_model(root / str(n), written, kv_heads=n) for n in (4, 2, 1)}
-
-
-def write_rows(folder, rows, name="prompts.jsonl"):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(folder / name)
 
 
 def prompts(tokenizer, count=7):
@@ -131,7 +116,7 @@ def test_a_stopped_process_goes_on_after_its_last_batch(folders, tmp_path, monke
 
 def test_prompts_are_rendered_by_the_template_or_continued(tmp_path):
     tokenizer = load_tokenizer("demo")
-    path = write_rows(tmp_path, [{"prompt": "Add 2 and 3.", "answer": "5"}])
+    path = write_rows(tmp_path / "prompts.jsonl", [{"prompt": "Add 2 and 3.", "answer": "5"}])
 
     def read(options="", file=path):
         return [tokenizer.decode(prompt.ids) for prompt in texts.read_prompts(f"self:{file}{options}", tokenizer, True)]
@@ -143,11 +128,11 @@ def test_prompts_are_rendered_by_the_template_or_continued(tmp_path):
     # with prompt=, the model continues the text
     assert read("#prompt=99") == ["Add 2 and 3."]
     messages = [{"role": role, "content": role[0]} for role in ("user", "assistant", "user", "assistant")]
-    chat = write_rows(tmp_path, [{"messages": messages}], "chat.jsonl")
+    chat = write_rows(tmp_path / "chat.jsonl", [{"messages": messages}])
     assert read("", chat) == ["<user>u</s><assistant>a</s><user>u</s><assistant>"]
     (prompt,) = texts.read_prompts(f"self:{chat}", tokenizer, True)
     assert tokenizer.decode(prompt.ids[prompt.is_content]) == "uau"
-    alone = write_rows(tmp_path, [{"messages": messages[1:2]}], "alone.jsonl")
+    alone = write_rows(tmp_path / "alone.jsonl", [{"messages": messages[1:2]}])
     with pytest.raises(CorpusError, match="has no message to answer"):
         read("", alone)
     tokenizer.chat_template = None
@@ -156,7 +141,7 @@ def test_prompts_are_rendered_by_the_template_or_continued(tmp_path):
 
 
 def test_names_that_cannot_be_used(tmp_path):
-    path = write_rows(tmp_path, [{"prompt": "a"}])
+    path = write_rows(tmp_path / "prompts.jsonl", [{"prompt": "a"}])
     for options, message in (
         ("#keep=0.5", "every answer of .* is kept: remove keep="),
         ("#prompt=0", "prompt='0' of the text .* must be a whole number from 1"),
@@ -183,7 +168,7 @@ def test_a_study_with_own_answers_depends_on_the_prompts_and_not_on_their_path(t
         graph = stages.Graph(parsed, read_inputs(parsed))
         return stages.sampled_text(graph, "auxiliary").key, stages.tokens(graph, "auxiliary").key
 
-    path = write_rows(tmp_path, rows)
+    path = write_rows(tmp_path / "prompts.jsonl", rows)
     opened, _ = tiny_study.finished(study(path), tmp_path / "cache")
     results = results_of(opened)
     tokens, sampled = results.get(stages.tokens, "auxiliary"), results.get(stages.sampled_text, "auxiliary")
@@ -192,7 +177,10 @@ def test_a_study_with_own_answers_depends_on_the_prompts_and_not_on_their_path(t
     assert any(tuple(ids[flags]) in answers for ids, flags in zip(tokens.ids, tokens.counted, strict=True))
     # a copy has the same keys, another prompt or option has others
     first = keys(path)
-    assert keys(write_rows(tmp_path / "copy", rows)) == first
+    assert keys(write_rows(tmp_path / "copy" / "prompts.jsonl", rows)) == first
     assert keys(path, "#length=8")[1] != first[1]
-    for changed in (keys(write_rows(tmp_path / "more", rows[1:])), keys(path, "#length=7&positions=assistant")):
+    for changed in (
+        keys(write_rows(tmp_path / "more" / "prompts.jsonl", rows[1:])),
+        keys(path, "#length=7&positions=assistant"),
+    ):
         assert not set(changed) & set(first)

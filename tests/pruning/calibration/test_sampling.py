@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tiny_study
 import torch
 
 from gprune.data.texts import recipe
@@ -12,14 +11,6 @@ from gprune.models.loading import load
 from gprune.pruning.calibration import sampling
 from gprune.pruning.calibration.sampling import sample
 from gprune.system.errors import Cancelled, CorpusError, ModelError, NumericsError, SettingsError
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Models of four heads with as many, two and one groups of keys and values."""
-    root = tmp_path_factory.mktemp("models")
-    texts = tiny_study.write_texts(root / "texts")
-    return {n: tiny_study.write_model(root / str(n), texts, kv_heads=n) for n in (4, 2, 1)}
 
 
 def recipe_of(text="self:#keep=0.5", documents=6, length=12, role="calibration"):
