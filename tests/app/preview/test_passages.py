@@ -64,25 +64,6 @@ def test_the_mean_over_a_window_is_the_loss_that_the_run_has_stored(source, hand
             assert np.nanmean(reply.losses) == pytest.approx(stored[number], rel=1e-4)
 
 
-def test_a_continuation_is_that_of_generate_however_it_is_cut_into_turns(source, handler, monkeypatch):
-    work = RunContext(source.graph.study, source.graph.inputs, source.results.store.texts)
-    tokenizer = AutoTokenizer.from_pretrained(source.graph.study.model)
-    masks = source.results.get(stages.masks, "gprune")
-    prompt = "The river was"
-    ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
-    for model, question in (
-        (work.decoder.model, DENSE_MODEL),
-        (cut(work.decoder, masks), Question("", "gprune")),
-    ):
-        expected = model.generate(ids, max_new_tokens=12, do_sample=False)[0, ids.shape[1] :].tolist()
-        for count in (5, 4):
-            monkeypatch.setattr(passages, "TURN_TOKENS", count)
-            reply = answer_of(handler, source, Prompt(prompt, 12), question)
-            assert list(reply.ids) == expected and reply.complete
-            assert reply.text == tokenizer.decode(expected, skip_special_tokens=True)
-            assert (reply.read, reply.total) == (ids.shape[1], ids.shape[1])
-
-
 def test_a_drawn_continuation_is_one_whatever_its_turns_and_follows_its_temperature(handler, source, monkeypatch):
     def continuation(temperature, seed, turn=12):
         monkeypatch.setattr(passages, "TURN_TOKENS", turn)
@@ -113,11 +94,17 @@ def test_a_continuation_and_its_divergence_are_those_of_a_loop_without_a_cache(s
         divergences.append(float((first.exp() * (first - second)).sum()))
         tokens.append(passages.sample_token(first.numpy(), prompt, index))
     reply = answer_of(handler, source, prompt, Question("", "gprune", masks, fitted=False))
-    assert list(reply.ids) == tokens and len(reply.pieces) == len(tokens)
+    assert list(reply.ids) == tokens and len(reply.pieces) == len(tokens) and reply.complete
+    assert (reply.read, reply.total) == (len(context), len(context))
+    assert reply.text == tokenizer.decode(tokens, skip_special_tokens=True)
     assert "".join(piece.text for piece in reply.pieces).strip() == tokenizer.decode(tokens).strip()
     np.testing.assert_allclose(reply.divergences, divergences, atol=1e-4)
     assert min(divergences) > 1e-3
     dense = answer_of(handler, source, prompt)
+    if not temperature:
+        ids = torch.tensor([context])
+        generated = work.decoder.model.generate(ids, max_new_tokens=prompt.most, do_sample=False)[0, len(context) :]
+        assert list(dense.ids) == generated.tolist()
     assert not dense.divergences.any() and len(dense.divergences) == len(dense.ids)
     # what the pruned model has is gone afterwards
     assert list(dense.ids) == list(answer_of(handler, source, prompt).ids) != tokens
