@@ -34,7 +34,7 @@ def test_a_study_that_nests_deeply_or_is_infinite(tmp_path):
             from_file(tmp_path / "study.json")
 
 
-@pytest.mark.parametrize("preset", ["²", "٣", "9" * 4000, "-5", "1_000", " 128", ""])
+@pytest.mark.parametrize("preset", ["long", "²", "٣", "9" * 4000, "-5", "1_000", " 128", ""])
 def test_a_preset_that_looks_like_a_number(preset):
     with pytest.raises(SettingsError, match="evaluation.preset must be 128, 2048 or another number of tokens"):
         from_dict({**STUDY, "evaluation": {"preset": preset}})

@@ -84,7 +84,6 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     assert "Question 1: the dense model is" in retained
     monkeypatch.setattr(answers_page, "MOST_ROWS", 3)
     app = open_page("questions", fq_method="flap")
-    run = the_run(cache)
     (piqa, _) = figures.answered_tasks(run)
     flips = changed_answers.flips(*(piqa.choices(name, "acc") for name in ("dense", "flap")))
     assert len(app.dataframe[2].value) == 3 < len(flips)

@@ -150,14 +150,6 @@ TRUSTING = a_study(trust_remote_code=True)
 Started = list[tuple[Study, tuple[str, ...]]]
 
 
-@pytest.fixture
-def trusting(monkeypatch):
-    """A server that was started with --trust-remote-code."""
-    monkeypatch.setattr(server, "_options", [])
-    server.store_options(server.ServerOptions(trust_remote_code=True))
-    yield
-
-
 def refused():
     return pytest.raises(SettingsError, match="trust_remote_code is on, but .* --trust-remote-code, or run")
 
@@ -210,7 +202,9 @@ def test_the_form_offers_it_only_where_it_is_allowed(cache, started):
     assert [study.trust_remote_code for study, _ in started] == [False]
 
 
-def test_the_form_hands_it_on_where_the_server_may(cache, started, trusting):
+def test_the_form_hands_it_on_where_the_server_may(cache, started, monkeypatch):
+    monkeypatch.setattr(server, "_options", [])
+    server.store_options(server.ServerOptions(trust_remote_code=True))
     app = open_page("launch")
     app.toggle(key="launch_trust").set_value(True).run()
     assert "This server does not run code that comes with a model." not in words(app)

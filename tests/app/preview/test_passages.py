@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from evaluation.task_files import TEMPLATE
 from preview.conftest import answered, random_masks
 from pruned_folder import byte_tokenizer, compensating
 from torch.nn import functional
@@ -128,15 +129,12 @@ def test_a_message_is_rendered_by_the_template_and_one_that_cannot_be_gets_a_sen
     monkeypatch.setattr(tokenizer, "chat_template", None, raising=False)
     kind, problem, usable = answer("The river")
     assert kind == "problem" and usable and problem.endswith("no chat template: switch off “Chat message”")
-    template = (
-        "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}{% if add_generation_prompt %} so{% endif %}"
-    )
-    monkeypatch.setattr(tokenizer, "chat_template", template)
-    rendered = "user: The river so"
+    monkeypatch.setattr(tokenizer, "chat_template", TEMPLATE)
+    rendered = "<user>The river\n<assistant>"
     assert answer("The river").total == len(tokenizer(rendered, add_special_tokens=False)["input_ids"])
     assert answer("The river").ids == answer_of(handler, source, Prompt(rendered, 6), Question("", "gprune")).ids
     assert "the prompt is empty" in answer(" ")[1]
-    total = len(tokenizer(f"user: {TYPED * 9} so", add_special_tokens=False)["input_ids"])
+    total = len(tokenizer(f"<user>{TYPED * 9}\n<assistant>", add_special_tokens=False)["input_ids"])
     limits = f"has {total} tokens with its template, and the model reads at most 58 before 6 new ones: shorten"
     assert limits in answer(TYPED * 9)[1]
     with torch.no_grad():

@@ -5,7 +5,7 @@ import pytest
 import tiny_study
 import torch
 from calibration.texts_and_families import draw_alone
-from evaluation.task_files import write_rows
+from evaluation.task_files import TEMPLATE, write_rows
 from tiny_study import results_of
 
 from gprune.data import texts
@@ -18,11 +18,6 @@ from gprune.store import Store
 from gprune.store.resumption import Resumption, Spent, StateFile
 from gprune.study import from_dict
 from gprune.system.errors import Cancelled, CorpusError, SettingsError
-
-CHATML = (
-    "{% for message in messages %}<{{ message.role }}>{{ message.content }}</s>{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
-)
 
 
 def prompts(tokenizer, count=7):
@@ -110,13 +105,13 @@ def test_prompts_are_rendered_by_the_template_or_continued(tmp_path):
 
     assert read() == ["Add 2 and 3."]
     assert read("#prompt=2") == [tokenizer.decode(tokenizer("Add 2 and 3.")["input_ids"][:2])]
-    tokenizer.chat_template = CHATML
-    assert read() == ["<user>Add 2 and 3.</s><assistant>"]
+    tokenizer.chat_template = TEMPLATE
+    assert read() == ["<user>Add 2 and 3.\n<assistant>"]
     # with prompt=, the model continues the text
     assert read("#prompt=99") == ["Add 2 and 3."]
     messages = [{"role": role, "content": role[0]} for role in ("user", "assistant", "user", "assistant")]
     chat = write_rows(tmp_path / "chat.jsonl", [{"messages": messages}])
-    assert read("", chat) == ["<user>u</s><assistant>a</s><user>u</s><assistant>"]
+    assert read("", chat) == ["<user>u\n<assistant>a\n<user>u\n<assistant>"]
     (prompt,) = texts.read_prompts(f"self:{chat}", tokenizer, True)
     assert tokenizer.decode(prompt.ids[prompt.is_content]) == "uau"
     alone = write_rows(tmp_path / "alone.jsonl", [{"messages": messages[1:2]}])
