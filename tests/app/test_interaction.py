@@ -9,9 +9,9 @@ from app_driver import charts, numbers, open_page, show, words
 from synthetic_run import a_study, change_record, read, write_run
 
 from gprune.analysis import agreement
-from gprune.app import preview, server
+from gprune.app import server
 from gprune.app.pages import launch
-from gprune.app.preview import Question, Source
+from gprune.app.preview import Question, Source, manager
 from gprune.app.ui import derived_cache, work
 from gprune.jobs import queue
 from gprune.pipeline.stages import Graph, Inputs
@@ -167,7 +167,7 @@ def test_terms_are_those_of_the_start_and_trust_nothing_before(monkeypatch):
     server.require_trust(True)
 
 
-POOL = preview.manager.Client(start=lambda *_: pytest.fail("a worker was started"))
+POOL = manager.Client(start=lambda *_: pytest.fail("a worker was started"))
 SOURCE = Source("/nowhere", Graph(TRUSTING, Inputs.unknown(TRUSTING)))
 QUESTION = Question(TRUSTING.evaluation.texts[0])
 
