@@ -23,7 +23,7 @@ from gprune.pipeline import stages
 from gprune.pipeline.stages import Results
 from gprune.pruning.ranking import module_means
 from gprune.pruning.sparsity.rounding import exact_masks
-from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition
+from gprune.records import Array, Partition
 
 
 def has_results(results: Results) -> bool:
@@ -46,8 +46,6 @@ def diagnose(results: Results) -> AblationEffect:
             "BCM": share_changed(mask, keep_highest_per_layer(adapted.scores, mask)),
             **_share_changed_without(results, mask, adapted.source),
         },
-        kept=tuple(mask.mean(axis=1).tolist()),
-        below_score_line=share_below_score_threshold(results.get(stages.modules), adapted, len(mask)),
     )
 
 
@@ -100,10 +98,6 @@ class AblationEffect:
     drift_explained: Explained
     decisions_changed: Mapping[str, float]
     """share of all neurons whose decision changes if a part is removed, by part"""
-    kept: tuple[float, ...]
-    """share of kept neurons in each layer"""
-    below_score_line: tuple[float, ...]
-    """share of modules in each layer with a score at or below RASA's threshold"""
 
 
 def explained_share(drift: Array, partition: Partition, start: Partition | None = None) -> Explained:
@@ -134,13 +128,6 @@ def _explained_fraction(centred: Array, partition: Partition) -> float:
     means = module_means(centred.ravel(), labels, partition.modules)[labels]
     squares = (centred**2).sum()
     return float((means**2).sum() / squares) if squares > 0 else float("nan")
-
-
-def share_below_score_threshold(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int) -> tuple[float, ...]:
-    """Return the share of each layer's modules whose score is at or below RASA's threshold."""
-    below = (statistics.score <= adapted.score_threshold).astype(np.float64)
-    shares: Array = module_means(below, statistics.layer, layers)
-    return tuple(shares.tolist())
 
 
 def keep_highest_per_layer(scores: Array, mask: Array) -> Array:

@@ -69,16 +69,12 @@ def _ari_by_comparison(agreement: Agreement) -> list[tuple[Comparison, Array]]:
     return [(COMPARISONS[name], row) for name, row in zip(agreement.comparisons, agreement.ari, strict=True)]
 
 
-def _list_titles(agreement: Agreement) -> list[str]:
-    return [COMPARISONS[name].title for name in agreement.comparisons]
-
-
 def agreement_by_layer(agreement: Agreement) -> pd.DataFrame:
     """Return a table of ARI and overlap with one row per comparison and layer."""
     layers = agreement.ari.shape[1]
     return pd.DataFrame(
         {
-            "comparison": np.repeat(_list_titles(agreement), layers),
+            "comparison": np.repeat([COMPARISONS[name].title for name in agreement.comparisons], layers),
             "layer": np.tile(np.arange(layers), len(agreement.comparisons)),
             "ARI": agreement.ari.ravel(),
             "matched overlap": agreement.overlap.ravel(),

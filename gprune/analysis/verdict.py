@@ -531,11 +531,6 @@ CHECK_ROWS = {
 """names of the checks in each row of their table"""
 
 
-def check_rows(run_checks: Sequence[Check]) -> dict[str, list[Check]]:
-    """Return the trust checks of a run in the rows of their table."""
-    return {row: [check for check in run_checks if check.name in names] for row, names in CHECK_ROWS.items()}
-
-
 def checks(
     record: Mapping[str, Any],
     study: Study,

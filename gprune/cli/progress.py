@@ -143,7 +143,8 @@ def print_summary(result: dict[str, Any]) -> None:
     for line in (*itertools.chain(*_tables(result)), *_lines(result)):
         say(line)
     seconds = sum(duration for stage, duration in result["seconds"].items() if stage not in result["reused"])
-    say(f"run {result['run']}: {_count_stages(result)}, {seconds:.1f} s")
+    reused = len(result["reused"])
+    say(f"run {result['run']}: {len(result['seconds']) - reused} stages computed, {reused} reused, {seconds:.1f} s")
 
 
 def _tables(result: dict[str, Any]) -> Iterator[list[str]]:
@@ -258,11 +259,6 @@ def _format_accuracy(accuracy: dict[str, Any] | None) -> str:
 
 def _perplexity_title(result: dict[str, Any]) -> str:
     return f"Perplexity, windows of {result['settings']['evaluation']['preset']} tokens (lower is better)"
-
-
-def _count_stages(result: dict[str, Any]) -> str:
-    reused = len(result["reused"])
-    return f"{len(result['seconds']) - reused} stages computed, {reused} reused"
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:

@@ -106,7 +106,8 @@ def _reproduce(options: argparse.Namespace) -> int:
     with job_reporter(options.job) as reporter:
         code = max([_run(options, chosen, series, reporter) for series in all_series])
     if build_report is not None:
-        _write_report(options, build_report, all_series)
+        write_text(options.report, build_report(Store(options.cache), all_series, command_line()))
+        say(f"report: {options.report}", file=sys.stderr)
     return code
 
 
@@ -170,11 +171,6 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series, 
         _print(table)
     say(f"tables: {table_work.folder}", file=sys.stderr)
     return 0 if all(table.filled == len(table.answers) for table in assembled) else EXIT_UNFILLED
-
-
-def _write_report(options: argparse.Namespace, build: Any, all_series: list[Series]) -> None:
-    write_text(options.report, build(Store(options.cache), all_series, command_line()))
-    say(f"report: {options.report}", file=sys.stderr)
 
 
 def _print(table: Assembled) -> None:

@@ -241,7 +241,8 @@ def reconcile(cache: Path) -> None:
 
     Raises JobError if a state cannot be written.
     """
-    reap_children()
+    # collect ended child processes, so that none remains a zombie
+    _children[:] = [process for process in _children if process.poll() is None]
     current_time = time.time()
     for folder in files.all_folders(files.root(cache)):
         state = read_state(folder)
@@ -293,11 +294,6 @@ def start_worker(folder: Path, cwd: str = "") -> int | None:
         )
     _children.append(process)
     return process.pid
-
-
-def reap_children() -> None:
-    """Collect ended child processes, so that none remains a zombie."""
-    _children[:] = [process for process in _children if process.poll() is None]
 
 
 def has_process(folder: Path, state: JobState) -> bool:

@@ -7,19 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gprune import records
 from gprune.plugins import Facts, LayerWeights, Measured, Method, Metric, Problem
 from gprune.plugins.registry import PluginInfo
-from gprune.records import (
-    ActivationStatistics,
-    Array,
-    ModelShape,
-    PruningMasks,
-    UnitScores,
-    WeightFacts,
-    WeightNorms,
-    budget,
-    merge_moments,
-)
+from gprune.records import Array, WeightFacts, budget, merge_moments
 from gprune.system.errors import Cancelled, PluginError
 from gprune.system.safe_parsing import sentence
 
@@ -49,15 +40,15 @@ class MetricScorer:
 
     plugin: PluginInfo
     metric: Metric
-    statistics: ActivationStatistics
+    statistics: records.ActivationStatistics
     """statistics of the calibration text, per shard"""
-    norms: WeightNorms
+    norms: records.WeightNorms
     """norms of the columns of down_proj and o_proj"""
-    shape: ModelShape
+    shape: records.ModelShape
     facts: WeightFacts | None = None
     """the result of `weigh_layers`, if the metric has a `weigh`"""
 
-    def units(self, shards: Sequence[int] | None = None) -> UnitScores:
+    def units(self, shards: Sequence[int] | None = None) -> records.UnitScores:
         """Return the scores of every unit on the text, or on the shards with these indices."""
         shape = self.shape
         chosen = range(self.statistics.shards) if shards is None else shards
@@ -65,7 +56,7 @@ class MetricScorer:
         groups = self._score_layers("groups", self.metric.groups, "attention", shape.kv_heads, chosen)
         # each channel has the score of its group, so that the mean of a group's channels is that score
         channels = np.repeat(groups, shape.group_channels, axis=1)
-        return UnitScores(self.plugin.name, self.statistics.text, neurons, groups, channels)
+        return records.UnitScores(self.plugin.name, self.statistics.text, neurons, groups, channels)
 
     def neurons(self, shards: Sequence[int]) -> Array:
         """Return the (layers, neurons) scores of neurons on some shards."""
@@ -114,7 +105,7 @@ def weigh_layers(plugin: PluginInfo, metric: Metric, layers: Sequence[LayerWeigh
     return WeightFacts(plugin.name, tuple(facts[0].neurons), neurons, tuple(facts[0].channels), channels)
 
 
-def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks:
+def decide(plugin: PluginInfo, method: Method, problem: Problem) -> records.PruningMasks:
     """Return the masks that a method decides. Raises PluginError if it fails or its result is invalid."""
     shape = problem.shape
     with name_plugin(plugin, "decide"):
@@ -128,7 +119,7 @@ def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks
                 f"its mask keeps {reached:.2%} of the decoder's weights instead of {problem.retention:.2%} (tolerance "
                 f"{allowed:.2%}): methods are compared at the same size"
             )
-    return PruningMasks(plugin.name, units.neurons, units.groups, reached, problem.retention)
+    return records.PruningMasks(plugin.name, units.neurons, units.groups, reached, problem.retention)
 
 
 def _stack_facts(facts: list[Mapping[str, Array]], name: str, length: int) -> Array:

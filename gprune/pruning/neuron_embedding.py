@@ -139,11 +139,6 @@ def select_neurons(neurons: int, limit: int, required: int | None = None) -> Arr
     return selected
 
 
-def pad_to_plane(coordinates: Array) -> Array:
-    """Return (neurons, 2) coordinates: the first two components, or one component and zeros."""
-    return np.concatenate([coordinates, np.zeros_like(coordinates[:, :1])], axis=1)[:, :2]
-
-
 def normalized_ranks(scores: Array) -> Array:
     """Return (neurons,) float64 rank of each neuron of a layer, from 0 (least important) to 1 (most)."""
     return ranks(scores) / max(len(scores) - 1, 1)

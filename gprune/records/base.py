@@ -40,8 +40,6 @@ def integers(*names: str | int, within: tuple[int, int] | None = None) -> Axes:
 def booleans(*names: str | int, optional: bool = False) -> Axes:
     """Declare an array of booleans with these dimensions."""
     return Axes(names, "b", optional=optional)
-    """Declare an array of booleans with these dimensions."""
-    return Axes(names, "b", optional=optional)
 
 
 MOST_UNITS = 2**24

@@ -11,14 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
-from gprune.study import (
-    CalibrationSettings,
-    ContextSettings,
-    EvaluationSettings,
-    SparsitySettings,
-    Study,
-    from_file,
-)
+from gprune.study import Study, from_file
+from gprune.study.settings import CalibrationSettings, ContextSettings, EvaluationSettings, SparsitySettings
 from gprune.system.errors import SettingsError
 from gprune.system.safe_parsing import did_you_mean
 

@@ -190,11 +190,6 @@ def _adapter(form: Any) -> TypeAdapter[Any]:
     return TypeAdapter(form)
 
 
-def _is_form(hint: Any) -> bool:
-    """Return True if a type is a form, whose fields then have dotted names."""
-    return isinstance(hint, type) and issubclass(hint, Form)
-
-
 def _build_error(invalid: ValidationError, form: Any, error: type[GpruneError], where: str) -> GpruneError:
     """Return an error of class `error` with a sentence per fault; `where` is the prefix of field names."""
     subject, names = form.WHAT, names_of(form)
@@ -242,7 +237,8 @@ def names_of(form: Any) -> tuple[str, ...]:
     hints, names = typing.get_type_hints(form), list[str]()
     for field in fields(form):
         hint = hints[field.name]
-        names += [f"{field.name}.{name}" for name in names_of(hint)] if _is_form(hint) else [field.name]
+        is_form = isinstance(hint, type) and issubclass(hint, Form)
+        names += [f"{field.name}.{name}" for name in names_of(hint)] if is_form else [field.name]
     return tuple(names)
 
 

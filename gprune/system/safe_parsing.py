@@ -68,11 +68,12 @@ def replace_surrogates(string: str) -> str:
 
 
 @contextmanager
-def reraise_as(kind: type[GpruneError]) -> Iterator[None]:
-    """Turn an UnreadableError raised inside the context into an error of class `kind`."""
+def reraise_as(kind: type[GpruneError], *caught: type[GpruneError]) -> Iterator[None]:
+    """Turn an error of the classes `caught`, by default UnreadableError, into one of class `kind` in the context."""
+    caught = caught or (UnreadableError,)
     try:
         yield
-    except UnreadableError as error:
+    except caught as error:
         raise kind(str(error)) from error
 
 

@@ -114,7 +114,7 @@ def test_budgets_match_where_a_winner_may_be_called():
     ],
 )
 def test_parts_that_act_on_next_to_nothing_are_warned_about(rasa, explained, verdicts, words):
-    effect = AblationEffect(Explained(explained, 0.02), {"BCM": 0.1, "RASA": rasa, "MSL": 0.1}, (0.5,), (0.5,))
+    effect = AblationEffect(Explained(explained, 0.02), {"BCM": 0.1, "RASA": rasa, "MSL": 0.1})
     checks = [check_of(name, a_record(), a_study(), {}, {}, effect) for name in ("RASA", "Modules")]
     assert tuple(check.verdict for check in checks) == verdicts
     assert all(word in check.value for check, word in zip(checks, words, strict=True))

@@ -63,11 +63,6 @@ def open_answers(task: Task) -> GeneratedAnswers:
     )
 
 
-def generated_answers(task: Task) -> GeneratedAnswers:
-    """The same."""
-    return open_answers(task)
-
-
 def speed_rows(
     modes: tuple[str, ...] = ("eager",), ratio: float = 1.5, models: tuple[str, ...] = ("dense", "gprune", "flap")
 ) -> list[dict[str, Any]]:
@@ -93,5 +88,5 @@ def speed(task: Task) -> Throughput:
     return a_throughput(models=tuple(task.able))
 
 
-_MAKERS = (perplexity, accuracy, answers, questions, generated_answers, open_answers, speed)
-MAKERS: Makers = {maker.__name__: maker for maker in _MAKERS}
+_MAKERS = (perplexity, accuracy, answers, questions, open_answers, speed)
+MAKERS: Makers = {maker.__name__: maker for maker in _MAKERS} | {"generated_answers": open_answers}

@@ -39,15 +39,12 @@ def test_a_finished_run_fills_every_page_and_nothing_is_written_or_computed_of_a
     assert attempts == []
 
 
-def test_an_empty_cache_leads_to_the_demo_from_every_page(cache):
+def test_an_empty_cache_leads_to_the_demo_from_every_page_and_is_told_once(cache):
     app = opened()
     for page in PAGES:
         on(app, page)
         assert "There is no run yet" in words(app)
         assert app.button(key="frame_demo").label == "Start the bundled demo"
-
-
-def test_an_empty_cache_is_told_once_and_promises_no_stage_of_a_run(cache):
     app = opened()
     assert words(app).count(page_names.PURPOSE) == 1
     assert "they appear here as soon as there is a run" in words(app)

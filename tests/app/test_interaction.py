@@ -9,9 +9,9 @@ from app_driver import charts, numbers, open_page, show, words
 from synthetic_run import a_study, change_record, read, write_run
 
 from gprune.analysis import agreement
-from gprune.app import preview, server
+from gprune.app import server
 from gprune.app.pages import launch
-from gprune.app.preview import Question, Source
+from gprune.app.preview import Question, Source, manager
 from gprune.app.ui import derived_cache, work
 from gprune.jobs import queue
 from gprune.pipeline.stages import Graph, Inputs
@@ -150,14 +150,6 @@ TRUSTING = a_study(trust_remote_code=True)
 Started = list[tuple[Study, tuple[str, ...]]]
 
 
-@pytest.fixture
-def trusting(monkeypatch):
-    """A server that was started with --trust-remote-code."""
-    monkeypatch.setattr(server, "_options", [])
-    server.store_options(server.ServerOptions(trust_remote_code=True))
-    yield
-
-
 def refused():
     return pytest.raises(SettingsError, match="trust_remote_code is on, but .* --trust-remote-code, or run")
 
@@ -175,7 +167,7 @@ def test_terms_are_those_of_the_start_and_trust_nothing_before(monkeypatch):
     server.require_trust(True)
 
 
-POOL = preview.manager.Client(start=lambda *_: pytest.fail("a worker was started"))
+POOL = manager.Client(start=lambda *_: pytest.fail("a worker was started"))
 SOURCE = Source("/nowhere", Graph(TRUSTING, Inputs.unknown(TRUSTING)))
 QUESTION = Question(TRUSTING.evaluation.texts[0])
 
@@ -210,7 +202,9 @@ def test_the_form_offers_it_only_where_it_is_allowed(cache, started):
     assert [study.trust_remote_code for study, _ in started] == [False]
 
 
-def test_the_form_hands_it_on_where_the_server_may(cache, started, trusting):
+def test_the_form_hands_it_on_where_the_server_may(cache, started, monkeypatch):
+    monkeypatch.setattr(server, "_options", [])
+    server.store_options(server.ServerOptions(trust_remote_code=True))
     app = open_page("launch")
     app.toggle(key="launch_trust").set_value(True).run()
     assert "This server does not run code that comes with a model." not in words(app)

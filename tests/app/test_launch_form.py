@@ -17,19 +17,11 @@ from gprune.app.ui.commands import command
 from gprune.app.ui.commands import study_arguments as shell_words
 from gprune.evaluation.tasks import listed_tasks
 from gprune.plugins import registry
-from gprune.study import (
-    ChoiceSettings,
-    EvaluationSettings,
-    ReliabilitySettings,
-    RepairSettings,
-    Study,
-    from_dict,
-    methods,
-    profiles,
-)
+from gprune.study import Study, from_dict, methods, profiles
 from gprune.study.demo import demo_study
 from gprune.study.methods import CONTROLS, with_controls
 from gprune.study.profiles import Profile
+from gprune.study.settings import ChoiceSettings, EvaluationSettings, ReliabilitySettings, RepairSettings
 from gprune.system import installation
 from gprune.system.errors import CorpusError, UnreadableError
 

@@ -15,22 +15,17 @@ from gprune.study.demo import demo_study
 from gprune.system.errors import JobError
 
 
-@pytest.fixture
-def two(tmp_path):
-    """A run that is shown and one that is running, whose first chart is not there yet."""
-    visible = write_run(tmp_path)
-    other = write_run(tmp_path, study=a_study(seed=1), stages="tokens", state="running")
-    return work.read_situation(str(tmp_path)), visible, other
-
-
 def further(situation, name, **changes):
     """The same, with one run whose record says something else."""
     runs = [replace(run, record=run.record | changes) if run.name == name else run for run in situation.runs]
     return replace(situation, runs=runs)
 
 
-def test_a_stage_counts_for_its_own_run_and_a_state_or_first_chart_for_every_page(two):
-    before, visible, other = two
+def test_a_stage_counts_for_its_own_run_and_a_state_or_first_chart_for_every_page(tmp_path):
+    visible = write_run(tmp_path)
+    # one that is running, whose first chart is not there yet
+    other = write_run(tmp_path, study=a_study(seed=1), stages="tokens", state="running")
+    before = work.read_situation(str(tmp_path))
     run = before.run_named(other)
     current = further(before, other, stages=run.stages | {"one more": {"key": "0" * 32}})
     assert current.states == before.states and current.stage_counts(visible) == before.stage_counts(visible)

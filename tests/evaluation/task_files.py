@@ -23,6 +23,11 @@ OWN = [
     {"question": "", "choices": ["He reads the book.", "Book the reads he."], "answer": 1},
 ]
 """own questions"""
+TEMPLATE = (
+    "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+"""chat template"""
 
 
 def row(task: str, number: int) -> dict:

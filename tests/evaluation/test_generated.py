@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from evaluation.lm_eval_alone import write_definition
-from evaluation.task_files import OWN, write_rows
+from evaluation.task_files import OWN, TEMPLATE, write_rows
 from pruned_folder import byte_tokenizer, masks_of, save, small_decoder
 
 from gprune.analysis import changed_answers
@@ -23,10 +23,6 @@ from gprune.study.demo import demo_study
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.progress import Notice
 
-TEMPLATE = (
-    "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}\n{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
-)
 SUMS = [{"question": f"{a}+{b}", "answer": f"{a} and {b}.\n#### {a + b}"} for a in range(5) for b in range(0, 10, 3)]
 
 

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.slow
 METHODS = {"dense", "gprune", "flap", "flap_no_bias", "wanda_sp"}
 
 
-@pytest.fixture(scope="module")
-def workshop(tmp_path_factory):
-    return tiny_study.workshop(tmp_path_factory.mktemp("study"))
-
-
 def study_of(workshop, **changes):
     return from_dict(tiny_study.settings(workshop["model"], workshop["texts"], **changes))
 

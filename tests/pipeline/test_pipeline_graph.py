@@ -31,11 +31,6 @@ def quick():
         yield
 
 
-@pytest.fixture(scope="module")
-def workshop(tmp_path_factory):
-    return tiny_study.workshop(tmp_path_factory.mktemp("graph"), questions=4, choices=2)
-
-
 def study_of(workshop, **changes):
     values = tiny_study.settings(workshop["model"], workshop["texts"])
     values |= {"contexts": {"count": 3, "dimensions": 4, "tokens": 64}}

@@ -20,11 +20,6 @@ from gprune.system.errors import CorpusError
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def workshop(tmp_path_factory):
-    return tiny_study.workshop(tmp_path_factory.mktemp("measure"), questions=9)
-
-
 def study_of(workshop, **evaluation):
     values = tiny_study.settings(workshop["model"], workshop["texts"])
     values["methods"] = ["dense", "flap", "wanda_sp_dense"]

@@ -27,11 +27,6 @@ BASELINES = {"taylor_samples": 4, "taylor_length": 8}
 EVERY = list(METHODS)
 
 
-@pytest.fixture(scope="module")
-def workshop(tmp_path_factory):
-    return tiny_study.workshop(tmp_path_factory.mktemp("methods"))
-
-
 def study_of(workshop, **changes):
     values = tiny_study.settings(workshop["model"], workshop["texts"])
     values |= {"contexts": CONTEXTS, "baselines": BASELINES, "methods": EVERY}

@@ -6,17 +6,13 @@ import pytest
 import tiny_study
 import torch
 from plugins.packages import forget, install, new_process
+from test_recovery import logits
 
 import gprune
 from gprune.__main__ import main
 from gprune.models.export import checkpoint, model_card
 
 METHODS = ("dense", "gprune", "fang", "flap_uniform", "even")
-
-
-def logits(model):
-    with torch.no_grad():
-        return model(torch.arange(3, 12)[None]).logits
 
 
 @pytest.mark.slow

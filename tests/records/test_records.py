@@ -6,18 +6,7 @@ import numpy as np
 import pytest
 from made_records import a_partition, the_moments
 
-from gprune.records import (
-    AdaptedScores,
-    Agreement,
-    ModelShape,
-    ModuleStatistics,
-    RankDrift,
-    Tokens,
-    UnitScores,
-    WeightNorms,
-    merge_moments,
-    pool,
-)
+from gprune import records
 from gprune.system.errors import NumericsError
 
 
@@ -32,7 +21,7 @@ def statistics(seed=0, **changes):
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(32, 32), (32, 8), (6, 1)])
 def test_shape_counts_the_weights_of_the_projections(heads, kv_heads):
-    shape = ModelShape(layers=3, neurons=13, heads=heads, kv_heads=kv_heads, head_width=4, hidden=10)
+    shape = records.ModelShape(layers=3, neurons=13, heads=heads, kv_heads=kv_heads, head_width=4, hidden=10)
     attention = 2 * (10 * heads * 4) + 2 * (10 * kv_heads * 4)
     assert shape.decoder_weights == 3 * (attention + 3 * 10 * 13)
     assert shape.kv_heads * shape.group_weights == attention
@@ -64,7 +53,7 @@ def test_merge_equals_the_moments_of_all_tokens_together(chosen):
 def test_pooled_texts_are_as_if_they_were_one_text():
     first, item = statistics()
     second, two = statistics(seed=1, shard_samples=np.array([1, 1, 2]))
-    pooled = pool(first, second).merge()
+    pooled = records.pool(first, second).merge()
     assert pooled.shard_tokens[0] == 22 and pooled.shard_samples[0] == 11
     for part in ("ffn", "attention"):
         tokens = [token for data in (item, two) for shard in data[part] for token in np.moveaxis(shard, 1, 0)]
@@ -76,7 +65,7 @@ def test_merge_moments_does_not_cancel_far_from_zero():
     groups = [generator.normal(1e8, 1, (50, 3)) for _ in range(4)]
     means = np.stack([g.mean(0) for g in groups])
     moments = np.stack([((g - g.mean(0)) ** 2).sum(0) for g in groups])
-    _, moment = merge_moments(np.full(4, 50.0), means, moments)
+    _, moment = records.merge_moments(np.full(4, 50.0), means, moments)
     joined = np.concatenate(groups)
     np.testing.assert_allclose(moment, ((joined - joined.mean(0)) ** 2).sum(0), rtol=1e-6)
 
@@ -95,12 +84,12 @@ def test_scores_refuse_what_is_not_finite(name):
     values = {"ffn": np.ones((1, 2)), "heads": np.ones((1, 2)), "channels": np.ones((1, 2))}
     values[name] = np.array([[1, np.inf]])
     with pytest.raises(NumericsError, match=f"UnitScores.{name}"):
-        UnitScores("flap", "t", **values)
+        records.UnitScores("flap", "t", **values)
 
 
 def test_records_keep_copies_that_nobody_can_change_and_partition_numbers_modules_over_all_layers():
     ids = np.zeros((2, 3), np.int32)
-    tokens = Tokens("t", "f", ids, 2)
+    tokens = records.Tokens("t", "f", ids, 2)
     ids[0, 0] = 7
     assert tokens.ids[0, 0] == 0
     with pytest.raises(ValueError, match="read-only"):
@@ -123,14 +112,14 @@ def test_partition_refuses_gaps_and_empty_modules(labels, count):
 def test_other_records_check_their_shapes():
     ones = np.ones((2, 3))
     with pytest.raises(ValueError, match=r"Tokens.ids has shape \(4,\), expected \(samples, length\)"):
-        Tokens("a text", "f", np.zeros(4, np.int32), 9)
+        records.Tokens("a text", "f", np.zeros(4, np.int32), 9)
     with pytest.raises(ValueError, match="RankDrift.half"):
-        RankDrift(ones, ones, ones, ones, ones, np.ones((2, 2)), *np.ones((4, 2)))
+        records.RankDrift(ones, ones, ones, ones, ones, np.ones((2, 2)), *np.ones((4, 2)))
     with pytest.raises(ValueError, match="ModuleStatistics.size"):
-        ModuleStatistics(*np.ones((2, 3)), np.ones(2), *np.ones((3, 3)))
+        records.ModuleStatistics(*np.ones((2, 3)), np.ones(2), *np.ones((3, 3)))
     with pytest.raises(ValueError, match="Agreement.ari"):
-        Agreement(("a",), ones, ones)
+        records.Agreement(("a",), ones, ones)
     with pytest.raises(NumericsError, match="AdaptedScores.scores"):
-        AdaptedScores(np.array([[np.nan]]), np.zeros(1, bool), np.zeros(1, np.int8), 0.0, 0.0)
+        records.AdaptedScores(np.array([[np.nan]]), np.zeros(1, bool), np.zeros(1, np.int8), 0.0, 0.0)
     with pytest.raises(NumericsError, match="WeightNorms.out_column_square"):
-        WeightNorms(ones, ones, np.full((2, 3), np.inf), ones)
+        records.WeightNorms(ones, ones, np.full((2, 3), np.inf), ones)

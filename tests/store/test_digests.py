@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from damage import fresh_process
 
 from gprune.store import checksums
 
@@ -35,13 +36,8 @@ def read(monkeypatch):
         return original(file, *arguments)
 
     monkeypatch.setattr(hashlib, "file_digest", noting_digest)
-    forget()
+    fresh_process()
     return names
-
-
-def forget():
-    """What another process knows: nothing."""
-    checksums._remembered.clear()
 
 
 def plain(file, salt=b""):
@@ -52,7 +48,7 @@ def test_digests_are_those_of_the_contents_in_order(files_and_memory):
     files, memory = files_and_memory
     for salt in (b"", b"text"):
         assert checksums.of_files(files[::-1], memory, salt) == [plain(file, salt) for file in files[::-1]]
-        forget()
+        fresh_process()
         assert checksums.of_files(files, memory, salt) == [plain(file, salt) for file in files]
 
 
@@ -60,7 +56,7 @@ def test_another_process_reads_nothing_that_is_remembered(files_and_memory, read
     files, memory = files_and_memory
     first = checksums.of_files(files, memory)
     assert sorted(read) == ["part-0", "part-1", "part-2"]
-    forget()
+    fresh_process()
     assert checksums.of_files(files, memory) == first
     assert len(read) == 3
 
@@ -72,7 +68,7 @@ def test_a_file_of_the_same_size_and_time_is_read_again(files_and_memory, read):
     files[1].write_bytes(b"x" * SIZE)
     # whoever changes a file can set its time back, but not the time of that
     os.utime(files[1], ns=(status.st_atime_ns, status.st_mtime_ns))
-    forget()
+    fresh_process()
     second = checksums.of_files(files, memory)
     assert second == [first[0], plain(files[1]), first[2]] and read[3:] == ["part-1"]
 
@@ -94,6 +90,6 @@ def test_a_damaged_memory_counts_as_none(files_and_memory, read, content):
     checksums.of_files(files[:1], memory)
     (retained,) = memory.iterdir()
     retained.write_text(content)
-    forget()
+    fresh_process()
     assert checksums.of_files(files[:1], memory) == [plain(files[0])] and len(read) == 2
     assert json.loads(retained.read_text())["sha256"] == plain(files[0])

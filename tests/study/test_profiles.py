@@ -10,20 +10,16 @@ from gprune.study import field_names, from_dict, profiles
 from gprune.study.profiles import Profile
 
 
-@pytest.fixture
-def recommended(monkeypatch):
-    settings = (("sparsity.epochs", 3), ("sparsity.learning_rate", 0.1))
-    by_name = {"paper": Profile((), ""), "recommended": Profile(settings, "")}
-    monkeypatch.setattr(profiles, "profile", by_name.__getitem__)
-
-
 def sparsity_settings(capsys, *options):
     assert main(["study", "--model", "demo", *options]) == 0
     settings = json.loads(capsys.readouterr().out)["sparsity"]
     return settings["epochs"], settings["learning_rate"]
 
 
-def test_a_study_takes_a_profile_where_nothing_is_asked_for_by_name(capsys, recommended):
+def test_a_study_takes_a_profile_where_nothing_is_asked_for_by_name(capsys, monkeypatch):
+    settings = (("sparsity.epochs", 3), ("sparsity.learning_rate", 0.1))
+    by_name = {"paper": Profile((), ""), "recommended": Profile(settings, "")}
+    monkeypatch.setattr(profiles, "profile", by_name.__getitem__)
     assert sparsity_settings(capsys) == (2, 0.05)
     assert sparsity_settings(capsys, "--profile", "recommended") == (3, 0.1)
     options = ("--profile", "recommended", "--epochs", "4", "--set", "sparsity.learning_rate=0.2")

@@ -60,7 +60,6 @@ def test_every_field_is_written_and_can_be_set_by_its_dotted_name():
         ({"sparsity": {"batch": 6}}, r"sparsity.batch must be a multiple of 4"),
         ({"evaluation": {"texts": ["x", "x"]}}, r"evaluation.texts must be texts that differ"),
         ({"evaluation": {"texts": "x"}}, r"evaluation.texts must be a list"),
-        ({"evaluation": {"preset": "long"}}, r"evaluation.preset must be 128, 2048"),
         ({"trust_remote_code": "yes"}, r"trust_remote_code must be true or false"),
         ({"model": " "}, r"model must be a name or a path"),
         ({"seed": True}, r"seed must be a whole number"),

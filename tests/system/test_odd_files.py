@@ -1,6 +1,7 @@
 """Files and values that no reader had reckoned with: read, or refused in one sentence, case by case."""
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,19 +15,20 @@ from gprune.system.errors import CorpusError, ModelError, UnreadableError
 DEEP = "[" * 100_000
 
 
-def require_one_sentence(error):
-    """A refusal as it is shown."""
-    message = safe_parsing.sentence(error)
+@contextmanager
+def refused(kind, words):
+    """A refusal that is shown as one sentence."""
+    with pytest.raises(kind, match=words) as refusal:
+        yield refusal
+    message = safe_parsing.sentence(refusal.value)
     assert len(message) <= 300 and "\n" not in message
-    return message
 
 
 @pytest.mark.parametrize("line", [DEEP, '{"text": ' + DEEP, '{"text": 1e999999}', "[1, 2"])
 def test_a_row_that_is_hostile(tmp_path, line):
     (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n' + line + "\n")
-    with pytest.raises(CorpusError, match="a.jsonl' cannot be read") as refusal:
+    with refused(CorpusError, "a.jsonl' cannot be read"):
         list(source.read_documents(source.resolve(f"{tmp_path}/a.jsonl", "calibration")))
-    require_one_sentence(refusal.value)
 
 
 def snapshot(tmp_path):
@@ -50,17 +52,15 @@ def test_the_hubs_own_links_are_followed(tmp_path):
 @pytest.mark.parametrize("name", [3, ["a"], None])
 def test_a_weight_map_that_names_no_files(tmp_path, name):
     (tmp_path / identity.INDEX_FILE).write_text(json.dumps({"weight_map": {"a": name}}))
-    with pytest.raises(ModelError, match="index.json' cannot be read .*copy the model again") as refusal:
+    with refused(ModelError, "index.json' cannot be read .*copy the model again"):
         identity.weight_files(tmp_path)
-    require_one_sentence(refusal.value)
 
 
 @pytest.mark.parametrize("content", [DEEP, '{"a": ' + "9" * 5000 + "}", "[]", '{"a": 1', "\0"])
 def test_a_configuration_that_is_hostile(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(ModelError, match="config.json' .*copy the model again") as refusal:
+    with refused(ModelError, "config.json' .*copy the model again"):
         identity.configuration(tmp_path)
-    require_one_sentence(refusal.value)
 
 
 ANSWERS = ["9" * 5000, "²", 10**18, -1, [0], {"a": DEEP[:30]}]
@@ -76,9 +76,8 @@ QUESTIONS = {
 )
 def test_an_answer_that_is_none(tmp_path, task, answer):
     (tmp_path / "task.jsonl").write_text(json.dumps(QUESTIONS[task] | {"label": answer}))
-    with pytest.raises(CorpusError, match="in the column 'label', which must be one of") as refusal:
+    with refused(CorpusError, "in the column 'label', which must be one of"):
         tasks.read_documents(tasks.TaskSource(task, "registered", tmp_path / "task.jsonl"))
-    require_one_sentence(refusal.value)
 
 
 REFUSED = {

@@ -6,21 +6,15 @@ import sys
 
 import pytest
 
-import gprune
+import gprune.testing
 
 
-def test_public_names_are_the_classes_and_functions_themselves():
-    import gprune.testing
+def test_public_names_are_the_modules_classes_and_functions_themselves(tmp_path):
     from gprune.plugins.testing import check_metric
     from gprune.system.errors import GpruneError, StoreError
 
     assert gprune.errors.StoreError is StoreError and gprune.errors.GpruneError is GpruneError
     assert gprune.testing.check_metric is check_metric
-
-
-def test_public_names_are_the_modules_and_errors_themselves(tmp_path):
-    from gprune.errors import StoreError
-
     with pytest.raises(StoreError):
         gprune.open("unheard", cache=tmp_path)
     assert gprune.errors is importlib.import_module("gprune.errors")

@@ -34,7 +34,8 @@ def plot_sampling_drift(card: TextCard, share: float) -> go.Figure:
     for other in card.others:
         if (height := share * other.drift_beyond) > 0:
             name = f"{percent(share)} of the drift to {html.escape(other.label)}"
-            _add_share_line(figure, height, name, TEXTS[other.letter])
+            line = {"color": TEXTS[other.letter], "dash": "dash", "width": 1.5}
+            figure.add_hline(y=height, line=line, name=name, showlegend=True)
     line_style = {"color": _GREY, "dash": "dot", "width": 1.5}
     figure.add_vline(x=count, line=line_style, name=f"{count:,} sequences (this run)", showlegend=True)
     if needed and needed != count and needed <= last:
@@ -77,11 +78,6 @@ def _set_axes(figure: go.Figure, card: TextCard, share: float, last: float) -> N
     if visible:
         y_range = [math.log10(min(visible) / 1.3), math.log10(max(visible) * 1.6)]
         figure.update_yaxes(type="log", tickformat=".2~r", dtick="D2", range=y_range)
-
-
-def _add_share_line(figure: go.Figure, height: float, label: str, color: str) -> None:
-    """Add a horizontal line at a height above 0 and its label in the legend."""
-    figure.add_hline(y=height, line={"color": color, "dash": "dash", "width": 1.5}, name=label, showlegend=True)
 
 
 def _add_measurements(figure: go.Figure, card: TextCard, color: str) -> None:

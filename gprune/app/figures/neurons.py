@@ -244,7 +244,7 @@ def load_plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
     axes = [f"component {number + 1} ({percent(share)} of the variance)" for number, share in enumerate(shares[:2])]
     if points.shape[1] < 2:
         # the neurons differ in one component only
-        points, axes = analysis.pad_to_plane(points), [*axes, "no second component"]
+        points, axes = np.pad(points, ((0, 0), (0, 1))), [*axes, "no second component"]
     quality = f"the two components explain {percent(float(shares[:2].sum()))} of the variance"
     return Plane(points[:, :2], (axes[0], axes[1]), quality)
 

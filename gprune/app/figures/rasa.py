@@ -184,7 +184,10 @@ def scatter(
     By `selection`, the region is the corner of both lines, everything right of the drift line, or empty.
     """
     figure = go.Figure()
-    size, group = _diameters(statistics.size), thresholds.groups(adapted)
+    largest = LARGEST if len(statistics.size) <= MANY else LARGEST_OF_MANY
+    # the area of a mark grows with the number of neurons
+    diameters = largest * np.sqrt(statistics.size / statistics.size.max())
+    size, group = np.maximum(diameters, SMALLEST).astype(np.float32), thresholds.groups(adapted)
     module = thresholds.labels_within_layer(statistics.layer)
     repeatability = statistics.u_primary, statistics.u_auxiliary
     details = np.column_stack([statistics.layer, module, statistics.size, *repeatability]).astype(np.float32)
@@ -199,13 +202,6 @@ def scatter(
     low, high = _set_ranges(figure, statistics, log)
     _draw_thresholds(figure, adapted, log, selection, (low, high))
     return figure
-
-
-def _diameters(sizes: Array) -> Array:
-    """Return the (modules,) diameters of the marks; the area grows with the number of neurons."""
-    largest = LARGEST if len(sizes) <= MANY else LARGEST_OF_MANY
-    scaled = largest * np.sqrt(sizes / sizes.max())
-    return np.maximum(scaled, SMALLEST).astype(np.float32)
 
 
 def _set_ranges(figure: go.Figure, statistics: ModuleStatistics, log: bool) -> tuple[float, float]:

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import comparison as analysis
-from gprune.analysis.comparison import MethodResult, Row
+from gprune.analysis.comparison import MethodResult
 from gprune.analysis.decision import COSTS, PARAMETERS, cheapest
 from gprune.analysis.formatting import format_signed
 from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference
@@ -92,7 +92,9 @@ def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
     rows = figures.measured_rows(joined)
     slot = st.container(width="content")
     with st.popover("Options", icon=":material/tune:", key="cp_filter"):
-        methods = _choose_methods(rows)
+        measured = {row.method for row in rows}
+        measured_names = {name: label(name) for name in METHODS if name in measured}
+        methods = address.multiselect("Methods", measured_names, "cp_methods", (), placeholder="all methods")
         has_several_seeds = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in joined}))
         together = not has_several_seeds or address.toggle("Seeds together", "cp_seeds", True)
         runs = joined if together else runs
@@ -106,12 +108,6 @@ def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
     with slot:
         text = address.segmented_control("Text", texts, "cp_text", compared.texts[0])
     return compared, text
-
-
-def _choose_methods(rows: list[Row]) -> list[str]:
-    measured = {row.method for row in rows}
-    names = {name: label(name) for name in METHODS if name in measured}
-    return address.multiselect("Methods", names, "cp_methods", (), placeholder="all methods")
 
 
 def _introduce(runs: list[Run], compared: Comparison, text: str) -> str:
@@ -221,7 +217,8 @@ def _show_notes(compared: Comparison, text: str) -> None:
         st.caption(f":orange[:material/science:] {escape(control)}.")
     marks = analysis.marks(compared.rows)
     tables.draw_stamps(marks.usual.values())
-    tables.draw_footnotes(marks)
+    if marks.footnotes:
+        st.caption(f"{escape('; '.join(marks.footnotes))}.")
     baseline = escape(compared.names[compared.baseline.name])
     for (where, reason), methods in analysis.incomparable_methods(compared.results, compared.baseline).items():
         if where == text:

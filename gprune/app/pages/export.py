@@ -84,7 +84,7 @@ def _show_model(content: Card, run: Run) -> None:
     if "gprune" not in run.study.methods:
         st.info("Only GPrune's model is saved, and this run does not include GPrune.", icon=":material/info:")
         return
-    folder = checkpoint_folder(run)
+    folder = _model_folder(run, run.key(stages.checkpoint)) if run.has(stages.checkpoint) else None
     if folder is None or not (folder / RECORD).is_file():
         _explain_missing(run, folder)
         return
@@ -108,11 +108,6 @@ def _show_model(content: Card, run: Run) -> None:
         paths = str(folder), str(out)
         with column:
             _show_format(run, target, out, ("gguf", *paths) if target is GGUF else ("export", *paths, "--padded"))
-
-
-def checkpoint_folder(run: Run) -> Path | None:
-    """Return the folder of the pruned model in the cache, or None if the run has not written it."""
-    return _model_folder(run, run.key(stages.checkpoint)) if run.has(stages.checkpoint) else None
 
 
 def _model_folder(run: Run, key: str) -> Path:

@@ -16,19 +16,6 @@ from gprune.analysis.inspection import Activation, LayerRanks
 from gprune.analysis.thresholds import OUTCOMES, UNCHANGED
 from gprune.app import preview
 from gprune.app.figures import neurons as figures
-from gprune.app.preview import (
-    DENSE,
-    Answer,
-    Neuron,
-    PassageActivations,
-    Piece,
-    PromotedTokens,
-    Question,
-    Source,
-    TextActivations,
-    TokenAnswer,
-    TokenQuestion,
-)
 from gprune.app.ui import address, asking, components, frame, run_status, selection, tables, work
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import TEXT_LOOKS, control_label
@@ -230,16 +217,19 @@ def _show_methods(run: Run, layer: int, neuron: int) -> None:
 
 
 def _ask_worker(
-    run: Run, requests: Mapping[str, TokenQuestion], key: str, draw: Callable[[dict[str, TokenAnswer], bool], None]
+    run: Run,
+    requests: Mapping[str, preview.TokenQuestion],
+    key: str,
+    draw: Callable[[dict[str, preview.TokenAnswer], bool], None],
 ) -> None:
     """Send named requests to the worker, and draw its answers until they are complete.
 
     `draw` receives the answers by name, and True if some are still incomplete; `key` is the key of the card. Raises
     StoreError if the run lacks a result that a request needs.
     """
-    source = Source(run.root, run.graph)
+    source = preview.Source(run.root, run.graph)
     identities = {
-        name: preview.pool().read(source, request, [Question("", DENSE)], asking.owner(f"{key} {name}"))
+        name: preview.pool().read(source, request, [preview.Question("", preview.DENSE)], asking.owner(f"{key} {name}"))
         for name, request in requests.items()
     }
 
@@ -266,10 +256,10 @@ def _show_activations(run: Run, card: cards.Card, unit: Selection, live: bool) -
     if not live:
         return
     roles, names = _texts_with_tokens(run), {letter: escape(name) for letter, name in text_names(run.study).items()}
-    requests = {letter: Neuron(unit.layer or 0, unit.neuron or 0, role) for letter, role in roles.items()}
+    requests = {letter: preview.Neuron(unit.layer or 0, unit.neuron or 0, role) for letter, role in roles.items()}
 
-    def draw(answers: dict[str, TokenAnswer], refining: bool) -> None:
-        counts = {letter: answer for letter, answer in answers.items() if isinstance(answer, TextActivations)}
+    def draw(answers: dict[str, preview.TokenAnswer], refining: bool) -> None:
+        counts = {letter: answer for letter, answer in answers.items() if isinstance(answer, preview.TextActivations)}
         progress = ", ".join(f"{names[letter]} {item.sequences:,} of {item.total:,}" for letter, item in counts.items())
         if refining or len(counts) < len(requests):
             st.caption(f"Sequences read: {progress}" if counts else "No sequences read yet.")
@@ -284,13 +274,13 @@ def _show_promoted_tokens(run: Run, card: cards.Card, unit: Selection, live: boo
     if not live:
         st.caption("Switch on “Ask the model” above to see the tokens that the neuron promotes and suppresses.")
         return
-    request = Neuron(unit.layer or 0, unit.neuron or 0)
+    request = preview.Neuron(unit.layer or 0, unit.neuron or 0)
     _ask_worker(run, {"direction": request}, card.key, partial(_draw_promoted_tokens, card))
 
 
-def _draw_promoted_tokens(card: cards.Card, answers: dict[str, TokenAnswer], refining: bool) -> None:
+def _draw_promoted_tokens(card: cards.Card, answers: dict[str, preview.TokenAnswer], refining: bool) -> None:
     answer = answers.get("direction")
-    if not isinstance(answer, PromotedTokens):
+    if not isinstance(answer, preview.PromotedTokens):
         return
     sides = {"promotes": answer.promoted, "suppresses": answer.suppressed}
     firsts = [f"{verb} “{token_loss.visible(side[0][0])}”" for verb, side in sides.items() if side]
@@ -325,10 +315,12 @@ def _show_ablation(run: Run, card: cards.Card, unit: Selection) -> None:
             st.caption(f"The worker sets this neuron to 0 and measures the change of loss on {texts}.", width="stretch")
     if not asking.can_ask(run, is_asked):
         return
-    source, silenced = Source(run.root, run.graph), (unit.layer or 0, unit.neuron or 0)
+    source, silenced = preview.Source(run.root, run.graph), (unit.layer or 0, unit.neuron or 0)
     identities = {
         letter: preview.pool().ask(
-            source, Question("", DENSE, role=role, neuron=silenced), asking.owner(f"{card.key} {letter}")
+            source,
+            preview.Question("", preview.DENSE, role=role, neuron=silenced),
+            asking.owner(f"{card.key} {letter}"),
         )
         for letter, role in roles.items()
     }
@@ -360,7 +352,7 @@ def _draw_ablation(
         asking.draw_worker_state(run, "Waiting for the worker.")
 
 
-def _show_loss_change(text: str, answer: Answer) -> None:
+def _show_loss_change(text: str, answer: preview.Answer) -> None:
     change = answer.difference
     windows = f"{answer.done:,} of {answer.windows:,} windows" if answer.windows else "no window measured yet"
     value = "–"
@@ -370,7 +362,7 @@ def _show_loss_change(text: str, answer: Answer) -> None:
     st.metric(text, value, windows, delta_color="off", delta_arrow="off")
 
 
-def _loss_table(answers: Mapping[str, Answer]) -> pd.DataFrame:
+def _loss_table(answers: Mapping[str, preview.Answer]) -> pd.DataFrame:
     """Return one row per text that has measured windows."""
     rows = [
         {
@@ -436,10 +428,10 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
     tokenizer = _load_tokenizer(run.study.model, run.graph.inputs.tokenizer)
     peaks_only = {letter: [_passage(tokenizer, item, peak) for item in items] for letter, items in positions.items()}
 
-    def draw(answers: dict[str, TokenAnswer], refining: bool) -> None:
+    def draw(answers: dict[str, preview.TokenAnswer], refining: bool) -> None:
         for column, (letter, passages) in zip(st.columns(len(roles)), peaks_only.items(), strict=True):
             answer = answers.get(letter)
-            if isinstance(answer, PassageActivations):
+            if isinstance(answer, preview.PassageActivations):
                 passages = color_passages(passages, positions[letter], answer, peak)
             with column:
                 st.markdown(f"**{escape(names[letter])}**")
@@ -459,7 +451,7 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
         draw({}, False)
         return
     requests = {
-        letter: Neuron(layer, neuron, roles[letter], tuple(map(_token_range, items)))
+        letter: preview.Neuron(layer, neuron, roles[letter], tuple(map(_token_range, items)))
         for letter, items in positions.items()
     }
     _ask_worker(run, requests, card.key, draw)
@@ -495,7 +487,7 @@ def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> Context
 
 
 def color_passages(
-    passages: Sequence[ContextPassage], positions: Sequence[Activation], answer: PassageActivations, peak: float
+    passages: Sequence[ContextPassage], positions: Sequence[Activation], answer: preview.PassageActivations, peak: float
 ) -> list[ContextPassage]:
     """Return passages with all their tokens coloured; `peak` is the activation that has the full colour."""
     return [
@@ -504,7 +496,7 @@ def color_passages(
     ]
 
 
-def color_tokens(pieces: Sequence[Piece], values: Array, at: int, peak: float) -> list[Token]:
+def color_tokens(pieces: Sequence[preview.Piece], values: Array, at: int, peak: float) -> list[Token]:
     """Return coloured tokens; tokens that share one character are joined and have their strongest activation.
 
     `at` is the index of the strongest token of the passage, `peak` the activation with the full colour.

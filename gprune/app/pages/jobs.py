@@ -51,8 +51,11 @@ def show() -> None:
         address.set_value(TAB, "start")
     if WANTED in st.session_state:
         address.set_value(TAB, "jobs")
-    default = _default_tab(bool(situation.active))
-    tabs = address.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, default)
+    # the default tab is determined when the page is first drawn and is not written to the address: a change by the
+    # page itself would need an extra Back
+    if f"{TAB}_tabs" not in st.session_state:
+        st.session_state[_DEFAULT_TAB] = "jobs" if situation.active else "start"
+    tabs = address.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, st.session_state[_DEFAULT_TAB])
     with tabs["start"]:
         # drawn even behind a closed tab, so that its fields keep their text
         launch.draw_form(situation.root, bool(tabs["start"].open))
@@ -65,14 +68,6 @@ def show() -> None:
         # drawn only if open, because the sizes of the runs need a scan of the whole cache
         with tabs["runs"]:
             _draw_runs(situation)
-
-
-def _default_tab(has_active_job: bool) -> str:
-    """Return the tab that is open until another is chosen; it is determined when the page is first drawn."""
-    # the default tab is not written to the address: a change by the page itself would need an extra Back
-    if f"{TAB}_tabs" not in st.session_state:
-        st.session_state[_DEFAULT_TAB] = "jobs" if has_active_job else "start"
-    return str(st.session_state[_DEFAULT_TAB])
 
 
 def _draw_jobs(situation: work.Situation) -> None:

@@ -7,11 +7,11 @@ import streamlit as st
 from gprune import records
 from gprune.analysis import verdict
 from gprune.app.figures import overview as figures
-from gprune.app.ui import address, derived_cache, documents, frame, selection, slides, story
+from gprune.app.ui import address, components, derived_cache, documents, frame, selection, slides, story
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import METHOD_LABELS
 from gprune.app.ui.page_names import PURPOSE, TOOL
-from gprune.app.ui.text import escape, escape_error, join_numbers, name_texts
+from gprune.app.ui.text import escape, join_numbers, name_texts
 from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import GpruneError
 
@@ -46,27 +46,22 @@ def show(run: Run) -> None:
 
 
 def _show_headline(run: Run) -> None:
-    try:
+    with components.show_errors():
         headline = story.headline(run)
-    except GpruneError as error:
-        st.error(escape_error(error), icon=":material/error:")
-        return
-    with st.container(key="ov_headline", gap="xsmall"):
-        left, right = st.columns([5, 1.25], vertical_alignment="center")
-        left.markdown(f"## {join_numbers(escape(headline.sentence))}")
-        with right:
-            slides.draw_button("ov_slides", type="primary")
-            if run.complete:
-                address.link("export", "Export model", ":material/download:")
-        st.caption(join_numbers(escape(name_texts(headline.detail, run.study))))
+        with st.container(key="ov_headline", gap="xsmall"):
+            left, right = st.columns([5, 1.25], vertical_alignment="center")
+            left.markdown(f"## {join_numbers(escape(headline.sentence))}")
+            with right:
+                slides.draw_button("ov_slides", type="primary")
+                if run.complete:
+                    address.link("export", "Export model", ":material/download:")
+            st.caption(join_numbers(escape(name_texts(headline.detail, run.study))))
 
 
 def _show_checks(run: Run) -> None:
     masks: dict[str, records.PruningMasks] = {}
-    try:
+    with components.show_errors():
         masks = {METHOD_LABELS.get(method, method): mask for method, mask in run.masks().items()}
-    except GpruneError as error:
-        st.error(escape_error(error), icon=":material/error:")
     effect, seeds = None, tuple[int, ...]()
     with contextlib.suppress(GpruneError):
         effect = derived_cache.ablation_effects(run)
@@ -78,7 +73,8 @@ def _show_checks(run: Run) -> None:
         run.record, run.study, masks, story.holdout_statuses(run), effect, recorded=claims, seeds=seeds
     )
     rows = ["| check | values |", "| --- | --- |"]
-    for heading, members in verdict.check_rows(checks).items():
+    for heading, names in verdict.CHECK_ROWS.items():
+        members = [check for check in checks if check.name in names]
         for name, check in zip([f"**{heading}**", *[""] * len(members)], members, strict=False):
             rows.append(f"| {name} | {_ICONS[check.verdict]} {check.name}: {join_numbers(escape(check.value))} |")
     st.markdown("\n".join(rows))

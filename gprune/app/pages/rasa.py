@@ -234,7 +234,8 @@ def _show_cost(run: Run, choice: whatif.LabChoice) -> None:
         identities[text] = preview.pool().ask(source, question, owner, base)
         if repair is not None:
             repaired[text] = asking.ask_repaired(source, question, base, owner, repair)
-    all_identities = [*identities.values(), *asking.repaired_identities(list(repaired.values()))]
+    repaired_identities = [identity for requests in repaired.values() for identity in requests.identities]
+    all_identities = [*identities.values(), *repaired_identities]
 
     def draw(refining: bool) -> None:
         answers = {identity: preview.pool().latest(identity) for identity in all_identities}

@@ -26,7 +26,8 @@ _PADDING_PIXELS, _CHARACTER_PIXELS = 20, 7
 def show(run: Run) -> None:
     """Draw the page."""
     with card_of(figures.speed, run) as content:
-        measured = load_speed(run)
+        timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
+        measured = run.load(stages.speed) if timed else None
         phase = next(iter(analysis.PHASES))
         if measured is not None:
             phase = address.selectbox("Timed phase", analysis.PHASES, "sx_phase", phase, width=420)
@@ -41,12 +42,6 @@ def show(run: Run) -> None:
         if measured is not None:
             _show_measured(measured, phase)
         st.caption("`python -m gprune speed DENSE PRUNED …` measures any other models side by side.")
-
-
-def load_speed(run: Run) -> Throughput | None:
-    """Return a run's speed measurement, or None if there is none."""
-    timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
-    return run.load(stages.speed) if timed else None
 
 
 def _show_measured(measured: Throughput, phase: str) -> None:

@@ -14,18 +14,6 @@ from gprune.analysis import token_loss
 from gprune.analysis.formatting import format_signed
 from gprune.analysis.token_loss import Token
 from gprune.app import preview
-from gprune.app.preview import (
-    DENSE,
-    MOST_CHARACTERS,
-    MOST_WRITTEN,
-    Continuation,
-    Passage,
-    Prompt,
-    Question,
-    Reading,
-    Source,
-    TokenLosses,
-)
 from gprune.app.ui import address, asking, components, frame, slides, tables
 from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import control_label
@@ -55,7 +43,7 @@ _PROMPT, _PROMPT_KEY = "The first thing to know about", "lens_prompt"
 class _Models:
     """The dense model and the pruned models to compare with it."""
 
-    questions: tuple[Question, ...]
+    questions: tuple[preview.Question, ...]
     """the dense model first"""
     labels: tuple[str, ...]
     """labels of the pruned models"""
@@ -99,15 +87,19 @@ def _default_methods(names: Iterable[str]) -> tuple[str, str]:
 
 def _make_models(*methods: str) -> _Models:
     names = list(dict.fromkeys(methods))
-    questions = (Question("", DENSE), *(Question("", name) for name in names))
+    questions = (preview.Question("", preview.DENSE), *(preview.Question("", name) for name in names))
     return _Models(questions, tuple(map(control_label, names)))
 
 
 def _show_answer(
-    run: Run, request: Passage | Prompt, models: _Models, key: str, draw: Callable[[Reading], None]
+    run: Run,
+    request: preview.Passage | preview.Prompt,
+    models: _Models,
+    key: str,
+    draw: Callable[[preview.Reading], None],
 ) -> None:
     """Send a request to the models, and redraw their answer until it is complete."""
-    source = Source(run.root, run.graph)
+    source = preview.Source(run.root, run.graph)
     identity = preview.pool().read(source, request, models.questions, asking.owner(key))
 
     def draw_answer(refining: bool) -> None:
@@ -145,18 +137,18 @@ def _show_reading(run: Run, card: cards.Card, models: _Models, live: bool) -> No
     _show_answer(run, passage, models, "reading", functools.partial(_draw_reading, card, models))
 
 
-def _type_passage() -> Passage | None:
+def _type_passage() -> preview.Passage | None:
     text = _text_area("Text", "lens_typed", height=140, placeholder="Type or paste a text, then press Read.")
     components.action_button("Read", "lens_read", "visibility", address.set_value, _LIVE, True)
     if not text.strip():
         st.caption("The text is empty: type or paste some words.")
         return None
-    if len(text) > MOST_CHARACTERS:
-        st.caption(f"Only the first {MOST_CHARACTERS:,} of {len(text):,} characters are read.")
-    return Passage(typed=text)
+    if len(text) > preview.MOST_CHARACTERS:
+        st.caption(f"Only the first {preview.MOST_CHARACTERS:,} of {len(text):,} characters are read.")
+    return preview.Passage(typed=text)
 
 
-def _choose_window(run: Run, models: _Models) -> Passage:
+def _choose_window(run: Run, models: _Models) -> preview.Passage:
     texts = run.study.evaluation.texts
     with st.container(horizontal=True, vertical_alignment="bottom"):
         text = address.selectbox("Text", list(texts), "lens_text", texts[0], width=320)
@@ -167,7 +159,7 @@ def _choose_window(run: Run, models: _Models) -> Passage:
         number = address.number_field("Window", "lens_window", default, 0, last, 1, width=160)
         if count:
             st.caption(f"Windows 0 to {last} of the run. {reason}")
-    return Passage(text, min(number, last))
+    return preview.Passage(text, min(number, last))
 
 
 def _stored_losses(run: Run, method: str, text: str) -> Array:
@@ -184,7 +176,7 @@ def _worst_window(run: Run, models: _Models, text: str) -> tuple[int, str]:
 
     Without stored losses, returns window 0 and an empty sentence.
     """
-    dense = _stored_losses(run, DENSE, text)
+    dense = _stored_losses(run, preview.DENSE, text)
     for question, label in zip(models.questions[1:], models.labels, strict=True):
         pruned = _stored_losses(run, question.method, text)
         if 0 < len(pruned) == len(dense):
@@ -194,15 +186,15 @@ def _worst_window(run: Run, models: _Models, text: str) -> tuple[int, str]:
     return 0, ""
 
 
-def _draw_reading(card: cards.Card, models: _Models, reading: Reading) -> None:
+def _draw_reading(card: cards.Card, models: _Models, reading: preview.Reading) -> None:
     """Draw the token losses that have arrived, one column per pruned model."""
     dense, *pruned = reading.answers
     losses = {
         label: answer.losses
         for label, answer in zip(models.labels, pruned, strict=True)
-        if isinstance(answer, TokenLosses)
+        if isinstance(answer, preview.TokenLosses)
     }
-    if not isinstance(dense, TokenLosses) or not losses:
+    if not isinstance(dense, preview.TokenLosses) or not losses:
         return
     pieces = [Token(piece.text, piece.number, piece.count) for piece in dense.pieces]
     if reading.progress == "complete":
@@ -254,7 +246,7 @@ def _show_writing(run: Run, models: _Models, live: bool) -> None:
             help="Divisor of the logits before a token is sampled; 0 selects the most likely token."
         )  # fmt: skip
         seed = address.number_field("Seed", "lens_seed", 0, 0, _MOST_SEED, 1, width=160)
-        length = address.number_field("Tokens", "lens_tokens", MOST_WRITTEN, 1, _MOST_TOKENS, 1, width=160)
+        length = address.number_field("Tokens", "lens_tokens", preview.MOST_WRITTEN, 1, _MOST_TOKENS, 1, width=160)
         components.action_button("Continue", "lens_write", "edit", address.set_value, _LIVE, True)
     if not text.strip():
         st.caption("The prompt is empty: type some words.")
@@ -262,23 +254,23 @@ def _show_writing(run: Run, models: _Models, live: bool) -> None:
     if not live:
         st.caption("Switch on “Ask the model” above to compare the continuations of the dense and the pruned models.")
         return
-    prompt = Prompt(text, length, temperature, seed, is_chat)
+    prompt = preview.Prompt(text, length, temperature, seed, is_chat)
     _show_answer(run, prompt, models, "writing", functools.partial(_draw_continuations, models, prompt))
 
 
-def _draw_continuations(models: _Models, prompt: Prompt, reading: Reading) -> None:
+def _draw_continuations(models: _Models, prompt: preview.Prompt, reading: preview.Reading) -> None:
     dense = reading.answers[0]
-    if isinstance(dense, Continuation) and dense.read < dense.total:
+    if isinstance(dense, preview.Continuation) and dense.read < dense.total:
         st.caption(
             f"The last {dense.read:,} of {dense.total:,} tokens of the prompt are read, because no more fit into the "
             "context. Shorten the prompt, or generate fewer tokens."
         )
     labels = ("Dense model", *models.labels)
-    continuations = [answer for answer in reading.answers if isinstance(answer, Continuation)]
+    continuations = [answer for answer in reading.answers if isinstance(answer, preview.Continuation)]
     limit = token_loss.color_scale_limit([np.empty(0), *(answer.divergences for answer in continuations[1:])])
     for column, label, answer in zip(st.columns(len(labels)), labels, reading.answers, strict=True):
         with column:
-            if isinstance(answer, Continuation):
+            if isinstance(answer, preview.Continuation):
                 _draw_continuation(answer, label, limit if answer is not dense else 0.0)
             else:
                 st.caption(f"**{escape(label)}**: waiting")
@@ -296,7 +288,7 @@ def _draw_continuations(models: _Models, prompt: Prompt, reading: Reading) -> No
     st.caption(f"{sampling} At most {prompt.most} tokens.")
 
 
-def _draw_continuation(answer: Continuation, label: str, limit: float) -> None:
+def _draw_continuation(answer: preview.Continuation, label: str, limit: float) -> None:
     """Draw one continuation; the colour scale ends at `limit` nats, and the dense model has the limit 0."""
     if answer.complete and not answer.ids:
         st.markdown(f"**{escape(label)}**")
@@ -314,7 +306,7 @@ def draw_continuation_slide(run: Run, _: object) -> None:
     Raises MissingResultError if no masks exist.
     """
     names = run.require(run.methods_with_masks, stages.masks)
-    prompt = Prompt(st.session_state.get(_PROMPT_KEY, "").strip() or _PROMPT)
+    prompt = preview.Prompt(st.session_state.get(_PROMPT_KEY, "").strip() or _PROMPT)
     with st.container(key=slides.FRAME):
         st.markdown(f"“{escape(textwrap.shorten(prompt.typed, _QUOTED_CHARACTERS, placeholder=' …'))}”")
         if asking.can_ask(run, is_requested=True):

@@ -41,4 +41,4 @@ def pool() -> "Client":
     # imported with the first question
     from gprune.app.preview import manager
 
-    return manager.shared_client()
+    return manager.CLIENT

@@ -573,10 +573,6 @@ def _fit_state(done: int, total: int, action: str, pid: int) -> WorkerState:
     return WorkerState("fitting", f"The worker is {action}{progress}", pid, min(done / max(total, 1), 1.0))
 
 
-_CLIENT = Client()
-atexit.register(_CLIENT.close)
-
-
-def shared_client() -> Client:
-    """Return the one client of this process."""
-    return _CLIENT
+CLIENT = Client()
+"""the one client of this process"""
+atexit.register(CLIENT.close)

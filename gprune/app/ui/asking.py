@@ -258,8 +258,3 @@ def _describe_change(answer: Answer) -> str:
     if answer.verdict == NO_DIFFERENCE:
         return f"{NO_DIFFERENCE} ({difference.change:+.2%}, {interval_in_percent(difference, 2).strip('()')})"
     return answer.verdict
-
-
-def repaired_identities(requests: Sequence[RepairedRequests]) -> list[str]:
-    """Return the identities of all answers on several texts."""
-    return [identity for request in requests for identity in request.identities]

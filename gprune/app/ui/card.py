@@ -34,11 +34,11 @@ _REMOVED_TOOLS = ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]
 class Card:
     """A card that a page fills with figures or a table."""
 
-    def __init__(self, key: str, title: str, run: Run | None) -> None:
+    def __init__(self, key: str, title: str, run: Run | None, figure: str) -> None:
         """Draw the frame; `set_title` replaces `title`, and `key` is the prefix of the widgets' keys."""
         self.key, self.run = key, run
         self._calls: list[Call] = []
-        self._figure = ""
+        self._figure = figure
         """name of the card's figure, even if it cannot be drawn"""
         self._figures: list[go.Figure] = []
         self._table: Callable[[], pd.DataFrame] | None = None
@@ -72,10 +72,6 @@ class Card:
     def set_printed_table(self, table: Callable[[], pd.DataFrame]) -> None:
         """Set the function that builds the table for LaTeX, if its layout differs from that of the CSV."""
         self._printed_table = table
-
-    def set_figure(self, figure: str) -> None:
-        """Set the name of the card's figure."""
-        self._figure = figure
 
     def note_panel(self, panel: Panel) -> None:
         """Add the call that reproduces a panel to the card's Python code; `show` does this for its panels."""
@@ -199,8 +195,7 @@ def card(key: str, title: str, run: Run | None = None, figure: str = "") -> Iter
     """
     # cards side by side have the same height
     with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
-        new_card = Card(key, title, run)
-        new_card.set_figure(figure)
+        new_card = Card(key, title, run, figure)
         try:
             yield new_card
         except MissingResultError as missing:

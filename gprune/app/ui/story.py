@@ -8,7 +8,6 @@ from gprune import records
 from gprune.analysis import comparison, thresholds, verdict
 from gprune.analysis import drift as ranks
 from gprune.analysis.comparison import DENSE, MethodResult, seed_groups
-from gprune.analysis.decisions import Bins
 from gprune.analysis.verdict import OURS, Headline, Opponents
 from gprune.app.ui import derived_cache, run_status
 from gprune.app.ui.text import short_text
@@ -162,14 +161,10 @@ def agreement_finding(run: Run) -> str:
     return verdict.agreement_finding(run.agreement())
 
 
-def adaptation_counts(run: Run) -> thresholds.Counts:
-    """Return the numbers of modules and neurons that RASA adapts. Raises MissingResultError if it has not run yet."""
-    return thresholds.count(run.load(stages.modules), run.load(stages.adapted_scores))
-
-
 def adapted_finding(run: Run) -> str:
-    """Return a sentence on how many modules are adapted."""
-    return verdict.adaptation_finding(adaptation_counts(run))
+    """Return a sentence on how many modules RASA adapts. Raises MissingResultError if it has not run yet."""
+    counts = thresholds.count(run.load(stages.modules), run.load(stages.adapted_scores))
+    return verdict.adaptation_finding(counts)
 
 
 def budget_finding(run: Run) -> str:
@@ -182,7 +177,9 @@ def budget_finding(run: Run) -> str:
     other = main_baseline(run)
     if other is None:
         return "This run has no other pruned model to compare with GPrune."
-    return verdict.budget_finding(drift_bins(run, other), METHODS[other].label)
+    first, second = (run.key(stages.masks, name) for name in (OURS, other))
+    bins = derived_cache.decision_bins(run.root, run.key(stages.drift), run.key(stages.partition), first, second, _BINS)
+    return verdict.budget_finding(bins, METHODS[other].label)
 
 
 def main_baseline(run: Run) -> str | None:
@@ -193,12 +190,6 @@ def main_baseline(run: Run) -> str | None:
     # an unfinished run may still compute them
     coming = set() if has_ended(run) else {METHODS[name].masks for name in run.study.methods}
     return own_masks if own_masks in ordered or own_masks in coming else next(iter(ordered), None)
-
-
-def drift_bins(run: Run, other: str) -> Bins:
-    """Return the decisions of two methods by drift bin. Raises MissingResultError if a result is absent."""
-    first, second = (run.key(stages.masks, name) for name in (OURS, other))
-    return derived_cache.decision_bins(run.root, run.key(stages.drift), run.key(stages.partition), first, second, _BINS)
 
 
 def comparison_finding(run: Run) -> str:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from gprune.app.ui.text import escape
 from gprune.evaluation import protocol
-from gprune.evaluation.protocol import Marks, Stamp
+from gprune.evaluation.protocol import Stamp
 
 _HEAD_PIXELS, ROW_PIXELS = 38, 35
 """heights of the heading and of a row of a table"""
@@ -88,9 +88,3 @@ def draw_stamps(entries: Iterable[Stamp | None]) -> None:
         st.caption(f":material/straighten: {escape(line[:1].upper() + line[1:])}.")
     if len(lines) > _MOST_STAMPS:
         st.caption(f"And {len(lines) - _MOST_STAMPS} other protocols; the CSV lists them all.")
-
-
-def draw_footnotes(marks: Marks) -> None:
-    """Draw the footnotes of a table."""
-    if marks.footnotes:
-        st.caption(f"{escape('; '.join(marks.footnotes))}.")

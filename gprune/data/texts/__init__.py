@@ -13,7 +13,6 @@ from gprune.data.texts.catalogue import named_texts
 from gprune.data.texts.chat import RenderedChat
 from gprune.data.texts.identity import describe, fingerprint, prepare
 from gprune.data.texts.sampled import AnswerRecipe, Recipe, is_sampled, recipe, seed_of
-from gprune.data.texts.source import depends_on_amount
 from gprune.data.texts.tokens import (
     choose,
     choose_sampled,

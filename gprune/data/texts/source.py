@@ -99,17 +99,6 @@ def resolve(
     return Source(name, "file" if is_plain else "records", title, "", (path,), reader, name.joined, dataset)
 
 
-def depends_on_amount(text: str) -> bool:
-    """Return True if the content of a text depends on the requested number of tokens.
-
-    This applies to sampled texts and to hub datasets of which only the beginning is downloaded.
-    """
-    name = text.strip()
-    entry = catalogue.HUB_TEXTS.get(name.partition("#")[0])
-    is_beginning = entry is not None and not entry.complete
-    return is_beginning or sampled.is_sampled(name) or name.startswith(HUB_PREFIX)
-
-
 def read_documents(source: Source) -> Iterator[str]:
     """Yield the documents of a local or downloaded text in order.
 

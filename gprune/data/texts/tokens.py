@@ -269,7 +269,8 @@ def _token_stream(source: Source, documents: Iterable[str], tokenizer: Any, limi
     _require_tokenizer_files(tokenizer, source.name.text)
     pieces: list[Array] = []
     count = 0
-    for batch in _batches(_nonblank_strings(documents, source.joined)):
+    strings = [BLANK_LINE.join(documents)] if source.joined else documents
+    for batch in _batches(string for string in strings if string.strip()):
         pieces.append(_encode_documents(batch, tokenizer, source.name))
         count += len(pieces[-1])
         if limit is not None and count >= limit:
@@ -293,12 +294,6 @@ def _encode_documents(documents: list[str], tokenizer: Any, name: TextName) -> A
         return encode(documents, tokenizer)
     encoder = chat.ChatEncoder(tokenizer, chat.Rendering.of(name), name.text)
     return np.concatenate([encoder.encode(document) for document in documents])
-
-
-def _nonblank_strings(documents: Iterable[str], joined: bool) -> Iterator[str]:
-    """Return the strings of a text that are tokenized separately, without those of white space only."""
-    strings = [BLANK_LINE.join(documents)] if joined else documents
-    return (string for string in strings if string.strip())
 
 
 def _batches(strings: Iterator[str]) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ from gprune.analysis import agreement, decisions, drift
 from gprune.experiments.reproduction.grid import Row, Series, order_methods
 from gprune.pipeline import stages
 from gprune.pipeline.stages.rasa import COMPARISONS, CONTROL, SUBSTITUTION, Comparison, list_comparisons
-from gprune.records import RankDrift, Throughput
+from gprune.records import Throughput
 from gprune.study import Study, short
 from gprune.system.errors import MethodError
 
@@ -123,17 +123,14 @@ def figure_measures(row: Row, records: Sequence[Any]) -> list[Measure]:
     if row.reads == "speed":
         return speed_measures(records[0], row.method)
     if row.reads == "drift":
-        return _measure_drift(records[0], str(row.item))
+        curves = drift.distributions(records[0], HISTOGRAM_BINS)
+        curve = next(curve for curve in curves if curve.name == str(row.item))
+        return [("rank correlation", curve.correlation, np.nan), ("median drift", curve.median, np.nan)]
     if row.reads == "agreement":
         (record,) = records
         return [("ARI", *agreement.mean_std(record.ari)), ("matched overlap", *agreement.mean_std(record.overlap))]
     drift_record, partition, own_masks, base = records
     return _measure_bin(decisions.compare(drift_record.magnitude, partition, own_masks, base, BINS), int(row.item))
-
-
-def _measure_drift(record: RankDrift, name: str) -> list[Measure]:
-    curve = next(curve for curve in drift.distributions(record, HISTOGRAM_BINS) if curve.name == name)
-    return [("rank correlation", curve.correlation, np.nan), ("median drift", curve.median, np.nan)]
 
 
 def _measure_bin(bins: decisions.Bins, index: int) -> list[Measure]:

@@ -203,10 +203,8 @@ def _answer_task(
     from gprune.evaluation import accuracy as measurement
 
     settings, model = work.study.evaluation, work.live_model(method, pruned_model(graph, method, **parts))
-    try:
+    with safe_parsing.reraise_as(TaskError, CorpusError, SettingsError, NumericsError):
         return getattr(measurement, function)(model, work.tokenizer, task, settings, work.progress)
-    except (CorpusError, SettingsError, NumericsError) as error:
-        raise TaskError(str(error)) from error
 
 
 @once
@@ -217,10 +215,8 @@ def questions(graph: Graph, task: str) -> Stage[Questions]:
     def make(work: RunContext) -> Questions:
         from gprune.evaluation.accuracy import questions as read
 
-        try:
+        with safe_parsing.reraise_as(TaskError, CorpusError, SettingsError, NumericsError):
             return read(task, work.study.evaluation, work.tokenizer)
-        except (CorpusError, SettingsError, NumericsError) as error:
-            raise TaskError(str(error)) from error
 
     template = graph.tokenizer_digests if graph.study.evaluation.chat_template else {}
     return graph.stage(

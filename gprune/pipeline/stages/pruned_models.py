@@ -27,6 +27,7 @@ from gprune.records.repairs import AUTO, FITTED, LEARNED, REPAIRS
 from gprune.study import EvaluationSettings
 from gprune.study.methods import METHODS, Method, of_masks, own_repairs
 from gprune.study.settings import OWN, SCALED, TRIED_SCALED, UNREPAIRED, with_word
+from gprune.system import safe_parsing
 from gprune.system.errors import MethodError, NumericsError, SettingsError
 from gprune.system.units import join_words
 
@@ -67,7 +68,7 @@ def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[records.Candid
         # windows have the length of calibration sequences
         settings = EvaluationSettings(preset=str(study.calibration.length), batch=study.evaluation.batch)
         measures, nats, repairs = [], [], pruning.chosen_repairs(graph, method.name, kind)
-        try:
+        with safe_parsing.reraise_as(MethodError, NumericsError):
             live = work.live_model(identity.name, PrunedModel(masks, repairs, inputs))
             for role, tokens in zip(text_roles, texts, strict=True):
                 ids, counted = tokens.ids, tokens.counted
@@ -78,8 +79,6 @@ def candidate(graph: Graph, name: str, repair_spec: str) -> Stage[records.Candid
                 else:
                     measures.append(LETTERS[role])
                     nats.append(window_losses(live, ids, tokens.text, settings, work.progress, counted=counted))
-        except NumericsError as error:
-            raise MethodError(str(error)) from error
         return records.CandidateFigures(tuple(measures), np.stack(nats))
 
     identity = StageId("candidate", method=name, variant=tuple(repair_spec.split(":")))

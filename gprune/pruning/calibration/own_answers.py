@@ -18,7 +18,7 @@ from gprune.models.language_model import LanguageModel
 from gprune.pruning.calibration import sampling
 from gprune.records import Array, SampledText
 from gprune.store.resumption import Resumption, Spent, State
-from gprune.system.errors import CorpusError, NumericsError
+from gprune.system.errors import CorpusError
 from gprune.system.progress import Progress, silent
 
 
@@ -53,11 +53,7 @@ def write_answers(
     while len(ids) < len(fitting) and not _is_enough(ids, recipe):
         batch = fitting[len(ids) : len(ids) + size]
         drawn, loss = _answer_batch(decoder, recipe, [prompt.ids for prompt in batch], len(ids), on_progress)
-        if not np.isfinite(loss).all():
-            raise NumericsError(
-                f"the model's scores are not finite while it writes {text!r}: check its weights for NaN, or "
-                "use float32 or bfloat16"
-            )
+        sampling.require_finite_scores(loss, text)
         ids += list(drawn)
         losses += list(loss)
         if resumption is not None:

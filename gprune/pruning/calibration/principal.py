@@ -62,15 +62,11 @@ def _krylov_directions(centred: torch.Tensor, dimensions: int, block_width: int)
     # orthonormal columns that span the Krylov space, and their products with the points
     basis, images = block, centred @ block
     for _ in range(_BLOCKS - 1):
-        block = _orthogonal_part(centred.T @ images[:, -block_width:], basis)
+        block = centred.T @ images[:, -block_width:]
+        # orthonormalized against the basis, twice to remove rounding errors
+        for _ in range(2):
+            block = torch.linalg.qr(block - basis @ (basis.T @ block)).Q
         basis, images = torch.cat([basis, block], dim=1), torch.cat([images, centred @ block], dim=1)
     # float64 costs little compared with the products with the points
     _, vectors = torch.linalg.eigh((images.T @ images).double())
     return (basis @ vectors[:, -dimensions:].float()).T.flip(0)
-
-
-def _orthogonal_part(block: torch.Tensor, basis: torch.Tensor) -> torch.Tensor:
-    """Return a block orthonormalized against a basis; done twice to remove rounding errors."""
-    for _ in range(2):
-        block = torch.linalg.qr(block - basis @ (basis.T @ block)).Q
-    return block

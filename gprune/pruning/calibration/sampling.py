@@ -47,11 +47,7 @@ def sample(decoder: LanguageModel, recipe: Recipe, text: str, on_progress: Progr
         uniforms = np.stack([np.random.default_rng(seed).random(recipe.length - prefix_length) for seed in seeds])
         on_step = partial(_report_progress, on_progress, recipe, offset, count)
         continuations, loss = _generate_documents(decoder, start, forbidden, uniforms, recipe.temperature, on_step)
-        if not np.isfinite(loss).all():
-            raise NumericsError(
-                f"the model's scores are not finite while it writes {text!r}: check its weights for NaN, or "
-                "use float32 or bfloat16"
-            )
+        require_finite_scores(loss, text)
         ids.append(np.hstack([np.full((count, prefix_length), start, dtype=np.int32), continuations]))
         losses.append(loss)
     _report_progress(on_progress, recipe, recipe.candidates, 0, 0)
@@ -73,6 +69,15 @@ def require_positions(decoder: LanguageModel, recipe: Recipe, text: str) -> None
         raise SettingsError(
             f"documents of {recipe.length:,} tokens do not fit the model, which has {positions:,} positions: "
             f"give {text!r} the option length={positions} or less"
+        )
+
+
+def require_finite_scores(losses: Array, text: str) -> None:
+    """Raise NumericsError if a loss of the text that the model writes is not finite."""
+    if not np.isfinite(losses).all():
+        raise NumericsError(
+            f"the model's scores are not finite while it writes {text!r}: check its weights for NaN, or "
+            "use float32 or bfloat16"
         )
 
 

@@ -180,7 +180,9 @@ def _refine_layers(
             rows = _load_rows(parameters, layer)
             for profile in profiles:
                 coordinates = direction.drift_profile(drift, layer, profile)
-                yield is_single_threaded(rows), partial(refine, rows, initial[layer], coordinates, settings)
+                # small matrices on a CPU are faster on one thread
+                is_single = rows.device.type == "cpu" and rows.numel() <= _LARGEST_SINGLE_THREADED
+                yield is_single, partial(refine, rows, initial[layer], coordinates, settings)
 
     for number, pair in enumerate(run_in_parallel(refinements())):
         layer, profile = number // len(profiles), profiles[number % len(profiles)]
@@ -224,11 +226,6 @@ def _choose_profile(
 R = TypeVar("R")
 _LARGEST_SINGLE_THREADED = 1 << 21
 """number of matrix elements up to which matrix products are faster on one thread"""
-
-
-def is_single_threaded(matrix: torch.Tensor) -> bool:
-    """Return True if work on a matrix is faster on one thread; always False on a GPU."""
-    return matrix.device.type == "cpu" and matrix.numel() <= _LARGEST_SINGLE_THREADED
 
 
 def run_in_parallel(jobs: Iterable[tuple[bool, Callable[[], R]]]) -> Iterator[R]:

@@ -136,7 +136,8 @@ class _LayerWalk:
                 self.references[index] = below.y.to(dense_input.device)
             with record_call(output.dense) as inner, record_call(attention, stop=True) as outer, suppress(StopForward):
                 pruned.run(self.decoder, output.layer)
-            x, y = self._kept_part(output, inner.x)
+            x = inner.x[..., output.index()]
+            y = nn.functional.linear(x, output.columns(), output.dense_bias())
             self.attended.append((x.to(dense_input.device), outer.y[1:] if isinstance(outer.y, tuple) else None))
             # the difference of the residual streams before the layer, in units of the map's output
             shift = dense_input.to(x.device).float() - pruned.states.to(x.device).float()
@@ -198,11 +199,6 @@ class _LayerWalk:
     def _attention_of(self, layer: int) -> nn.Module:
         """Return the attention module of a layer."""
         return self.decoder.layers[layer].get_submodule(self.decoder.layout.attention)
-
-    def _kept_part(self, output: OutputMap, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the kept inputs of a map and the output of its dense weights on them."""
-        inputs = x[..., output.index()]
-        return inputs, nn.functional.linear(inputs, output.columns(), output.dense_bias())
 
 
 class ModuleCall:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from preview.conftest import answered
-from preview.test_passages import plain_losses
+from preview.test_passages import answer_of, plain_losses
 
 from gprune.app.preview import DENSE, Neuron, Question
-from gprune.app.preview.requests import resolve, resolve_tokens
+from gprune.app.preview.requests import resolve
 from gprune.app.preview.worker import neuron as module
 from gprune.app.preview.worker.neuron import neuron_logits
 from gprune.models.tiny import tiny_decoder
@@ -15,11 +15,6 @@ from gprune.pipeline import stages
 from gprune.system.errors import SettingsError
 
 pytestmark = pytest.mark.slow
-
-
-def answer_of(handler, source, question, turns=1000):
-    (request,) = resolve_tokens(source, question, [Question("", DENSE)])
-    return answered(handler, request, turns)
 
 
 def sequence_inputs(handler, ids, layer, neuron):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from evaluation.task_files import TEMPLATE
 from preview.conftest import answered, random_masks
 from pruned_folder import byte_tokenizer, compensating
 from torch.nn import functional
@@ -17,12 +18,13 @@ from gprune.pruning.surgery import cut
 
 pytestmark = pytest.mark.slow
 
+DENSE_MODEL = Question("", DENSE)
 TYPED = "The river was named after the old town, and the town's people were strong."
 
 
-def answer_of(handler, source, text_request, question):
-    (request,) = resolve_tokens(source, text_request, [question])
-    return answered(handler, request)
+def answer_of(handler, source, token_question, model=DENSE_MODEL, turns=1000):
+    (request,) = resolve_tokens(source, token_question, [model])
+    return answered(handler, request, turns)
 
 
 def plain_losses(model, ids):
@@ -63,29 +65,10 @@ def test_the_mean_over_a_window_is_the_loss_that_the_run_has_stored(source, hand
             assert np.nanmean(reply.losses) == pytest.approx(stored[number], rel=1e-4)
 
 
-def test_a_continuation_is_that_of_generate_however_it_is_cut_into_turns(source, handler, monkeypatch):
-    work = RunContext(source.graph.study, source.graph.inputs, source.results.store.texts)
-    tokenizer = AutoTokenizer.from_pretrained(source.graph.study.model)
-    masks = source.results.get(stages.masks, "gprune")
-    prompt = "The river was"
-    ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
-    for model, question in (
-        (work.decoder.model, Question("", DENSE)),
-        (cut(work.decoder, masks), Question("", "gprune")),
-    ):
-        expected = model.generate(ids, max_new_tokens=12, do_sample=False)[0, ids.shape[1] :].tolist()
-        for count in (5, 4):
-            monkeypatch.setattr(passages, "TURN_TOKENS", count)
-            reply = answer_of(handler, source, Prompt(prompt, 12), question)
-            assert list(reply.ids) == expected and reply.complete
-            assert reply.text == tokenizer.decode(expected, skip_special_tokens=True)
-            assert (reply.read, reply.total) == (ids.shape[1], ids.shape[1])
-
-
 def test_a_drawn_continuation_is_one_whatever_its_turns_and_follows_its_temperature(handler, source, monkeypatch):
     def continuation(temperature, seed, turn=12):
         monkeypatch.setattr(passages, "TURN_TOKENS", turn)
-        return answer_of(handler, source, Prompt("The river was", 12, temperature, seed), Question("", DENSE)).ids
+        return answer_of(handler, source, Prompt("The river was", 12, temperature, seed)).ids
 
     full = continuation(0.8, 3)
     assert full == continuation(0.8, 3, turn=5) != continuation(0.8, 4)
@@ -112,14 +95,20 @@ def test_a_continuation_and_its_divergence_are_those_of_a_loop_without_a_cache(s
         divergences.append(float((first.exp() * (first - second)).sum()))
         tokens.append(passages.sample_token(first.numpy(), prompt, index))
     reply = answer_of(handler, source, prompt, Question("", "gprune", masks, fitted=False))
-    assert list(reply.ids) == tokens and len(reply.pieces) == len(tokens)
+    assert list(reply.ids) == tokens and len(reply.pieces) == len(tokens) and reply.complete
+    assert (reply.read, reply.total) == (len(context), len(context))
+    assert reply.text == tokenizer.decode(tokens, skip_special_tokens=True)
     assert "".join(piece.text for piece in reply.pieces).strip() == tokenizer.decode(tokens).strip()
     np.testing.assert_allclose(reply.divergences, divergences, atol=1e-4)
     assert min(divergences) > 1e-3
-    dense = answer_of(handler, source, prompt, Question("", DENSE))
+    dense = answer_of(handler, source, prompt)
+    if not temperature:
+        ids = torch.tensor([context])
+        generated = work.decoder.model.generate(ids, max_new_tokens=prompt.most, do_sample=False)[0, len(context) :]
+        assert list(dense.ids) == generated.tolist()
     assert not dense.divergences.any() and len(dense.divergences) == len(dense.ids)
     # what the pruned model has is gone afterwards
-    assert list(dense.ids) == list(answer_of(handler, source, prompt, Question("", DENSE)).ids) != tokens
+    assert list(dense.ids) == list(answer_of(handler, source, prompt).ids) != tokens
 
 
 def test_an_end_token_ends_a_continuation_also_as_its_first_token(source, handler, monkeypatch):
@@ -140,15 +129,12 @@ def test_a_message_is_rendered_by_the_template_and_one_that_cannot_be_gets_a_sen
     monkeypatch.setattr(tokenizer, "chat_template", None, raising=False)
     kind, problem, usable = answer("The river")
     assert kind == "problem" and usable and problem.endswith("no chat template: switch off “Chat message”")
-    template = (
-        "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}{% if add_generation_prompt %} so{% endif %}"
-    )
-    monkeypatch.setattr(tokenizer, "chat_template", template)
-    rendered = "user: The river so"
+    monkeypatch.setattr(tokenizer, "chat_template", TEMPLATE)
+    rendered = "<user>The river\n<assistant>"
     assert answer("The river").total == len(tokenizer(rendered, add_special_tokens=False)["input_ids"])
     assert answer("The river").ids == answer_of(handler, source, Prompt(rendered, 6), Question("", "gprune")).ids
     assert "the prompt is empty" in answer(" ")[1]
-    total = len(tokenizer(f"user: {TYPED * 9} so", add_special_tokens=False)["input_ids"])
+    total = len(tokenizer(f"<user>{TYPED * 9}\n<assistant>", add_special_tokens=False)["input_ids"])
     limits = f"has {total} tokens with its template, and the model reads at most 58 before 6 new ones: shorten"
     assert limits in answer(TYPED * 9)[1]
     with torch.no_grad():
@@ -159,15 +145,15 @@ def test_a_message_is_rendered_by_the_template_and_one_that_cannot_be_gets_a_sen
 
 def test_what_is_longer_than_the_models_positions_is_read_as_far_as_they_go(source, handler, monkeypatch):
     long = TYPED * 200
-    reply = answer_of(handler, source, Passage(typed=long), Question("", DENSE))
+    reply = answer_of(handler, source, Passage(typed=long))
     maximum = passages.most_read(handler.model)
     assert len(reply.pieces) == maximum < reply.total and len(reply.losses) == maximum
     assert reply.context_length == maximum == handler.model.decoder.model.config.max_position_embeddings
     monkeypatch.setattr(passages, "MOST_READ", 20)
-    fewer = answer_of(handler, source, Passage(typed=long), Question("", DENSE))
+    fewer = answer_of(handler, source, Passage(typed=long))
     assert len(fewer.pieces) == 20 and fewer.context_length == maximum
     monkeypatch.undo()
-    reply = answer_of(handler, source, Prompt(long, 10), Question("", DENSE))
+    reply = answer_of(handler, source, Prompt(long, 10))
     assert reply.read == maximum - 10 < reply.total and len(reply.ids) <= 10
 
 
@@ -177,13 +163,13 @@ def test_nothing_to_read_a_window_that_is_none_and_one_token_get_a_sentence(sour
         (Passage(typed=" \n\t"), "the text is empty"),
         (Prompt(""), "the prompt is empty"),
     ):
-        kind, problem, usable = answer_of(handler, source, text_request, Question("", DENSE))
+        kind, problem, usable = answer_of(handler, source, text_request)
         # the model stays
         assert kind == "problem" and message in problem and usable
     text = source.graph.study.evaluation.texts[0]
-    assert "no window 40: choose 0 to 39" in answer_of(handler, source, Passage(text, 40), Question("", DENSE))[1]
+    assert "no window 40: choose 0 to 39" in answer_of(handler, source, Passage(text, 40))[1]
     monkeypatch.setattr(passages, "encode", lambda batch, tokenizer: np.array([5], dtype=np.int32))
-    assert "one token" in answer_of(handler, source, Passage(typed="x"), Question("", DENSE))[1]
+    assert "one token" in answer_of(handler, source, Passage(typed="x"))[1]
 
 
 def test_tokens_are_text_and_characters_of_several_tokens_stand_once():

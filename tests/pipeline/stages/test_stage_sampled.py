@@ -18,16 +18,9 @@ from gprune.study import from_dict
 OWN, OTHER = "self:#keep=0.5", "self:#seed=1&temperature=0.9"
 
 
-@pytest.fixture(scope="module")
-def workshop(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sampled")
-    texts = tiny_study.write_texts(folder / "texts")
-    return folder, texts, tiny_study.write_model(folder / "model", texts)
-
-
 def study_of(workshop, **changes):
-    _, texts, model = workshop
-    values = tiny_study.settings(model, texts, primary=OWN, methods=["dense", "flap"])
+    texts = workshop["texts"]
+    values = tiny_study.settings(workshop["model"], texts, primary=OWN, methods=["dense", "flap"])
     values["evaluation"] = {"texts": [OTHER, texts[2]], "preset": "16", "windows": 6}
     return from_dict(values | changes)
 
@@ -76,7 +69,7 @@ def test_its_key_is_that_of_the_model_and_of_all_that_it_is_sampled_by(workshop)
 
 @pytest.mark.slow
 def test_a_run_reads_it_as_first_second_and_third_text_and_evaluates_on_it(workshop):
-    folder, texts, model = workshop
+    folder, texts, model = (workshop[name] for name in ("folder", "texts", "model"))
     plain = study_of(workshop)
     turned = study_of(workshop, primary=texts[0], auxiliary=OTHER, substitute=OWN)
     store = Store(folder / "cache")
@@ -105,7 +98,7 @@ def naive(model, ids):
 
 
 def test_the_digest_of_what_was_read_tells_models_and_amounts_apart(workshop):
-    folder, texts, _ = workshop
+    folder, texts = workshop["folder"], workshop["texts"]
     other = tiny_study.write_model(folder / "narrower", texts, neurons=25)
     study = study_of(workshop)
     studies = [study, study_of(workshop, model=other)]

@@ -1,11 +1,11 @@
 """The model's answers to prompts, against one prompt at a time without padding and without a cache."""
 
-import json
-
 import numpy as np
 import pytest
 import tiny_study
 import torch
+from calibration.texts_and_families import draw_alone
+from evaluation.task_files import TEMPLATE, write_rows
 from tiny_study import results_of
 
 from gprune.data import texts
@@ -19,25 +19,6 @@ from gprune.store.resumption import Resumption, Spent, StateFile
 from gprune.study import from_dict
 from gprune.system.errors import Cancelled, CorpusError, SettingsError
 
-CHATML = (
-    "{% for message in messages %}<{{ message.role }}>{{ message.content }}</s>{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
-)
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Models of four heads with as many, two and one groups of keys and values."""
-    root = tmp_path_factory.mktemp("models")
-    written = tiny_study.write_texts(root / "texts")
-    return {n: tiny_study.write_model(root / str(n), written, kv_heads=n) for n in (4, 2, 1)}
-
-
-def write_rows(folder, rows, name="prompts.jsonl"):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(folder / name)
-
 
 def prompts(tokenizer, count=7):
     """Prompts of one to `count` words."""
@@ -50,21 +31,6 @@ def recipe_of(options="", documents=0, length=24, role="calibration"):
     return texts.recipe(f"self:prompts.jsonl{options}", role, documents, length)
 
 
-def loop(decoder, prompt, number, chosen, ends):
-    """The same for one prompt, with a whole forward pass for every token."""
-    chances, row, loss = np.random.default_rng([chosen.seed, 0, number]).random(chosen.length), list(prompt), []
-    for chance in chances[: min(chosen.answer or chosen.length, chosen.length - len(prompt))]:
-        scores = decoder.model(torch.tensor([row])).logits[0, -1].double().numpy()
-        weights = np.exp((scores - scores.max()) / chosen.temperature)
-        weights[[token for token in (0, 1) if token not in ends]] = 0
-        token = int(np.argmax(np.cumsum(weights) > chance * weights.sum()))
-        loss.append(np.log(np.exp(scores - scores.max()).sum()) - scores[token] + scores.max())
-        row.append(token)
-        if token in ends:
-            break
-    return row, np.exp(np.mean(loss))
-
-
 @pytest.mark.parametrize("groups", [4, 2, 1])
 @torch.no_grad()
 def test_answers_are_those_of_a_loop_without_padding_and_cache(folders, groups):
@@ -75,7 +41,8 @@ def test_answers_are_those_of_a_loop_without_padding_and_cache(folders, groups):
     result = write_answers(decoder, chosen, given, "self:")
     lengths = []
     for number, prompt in enumerate(given):
-        expected, perplexity = loop(decoder, prompt.ids, number, chosen, ends)
+        chances = np.random.default_rng([3, 0, number]).random(chosen.length)[: min(9, 24 - len(prompt.ids))]
+        expected, perplexity = draw_alone(decoder, prompt.ids, chances, 1.5, ends)
         row = result.ids[number]
         assert row[row >= 0].tolist() == expected
         assert result.perplexity[number] == pytest.approx(perplexity, rel=1e-4)
@@ -131,32 +98,29 @@ def test_a_stopped_process_goes_on_after_its_last_batch(folders, tmp_path, monke
 
 def test_prompts_are_rendered_by_the_template_or_continued(tmp_path):
     tokenizer = load_tokenizer("demo")
-    path = write_rows(tmp_path, [{"prompt": "Add 2 and 3.", "answer": "5"}])
+    path = write_rows(tmp_path / "prompts.jsonl", [{"prompt": "Add 2 and 3.", "answer": "5"}])
 
     def read(options="", file=path):
         return [tokenizer.decode(prompt.ids) for prompt in texts.read_prompts(f"self:{file}{options}", tokenizer, True)]
 
     assert read() == ["Add 2 and 3."]
     assert read("#prompt=2") == [tokenizer.decode(tokenizer("Add 2 and 3.")["input_ids"][:2])]
-    tokenizer.chat_template = CHATML
-    assert read() == ["<user>Add 2 and 3.</s><assistant>"]
+    tokenizer.chat_template = TEMPLATE
+    assert read() == ["<user>Add 2 and 3.\n<assistant>"]
     # with prompt=, the model continues the text
     assert read("#prompt=99") == ["Add 2 and 3."]
     messages = [{"role": role, "content": role[0]} for role in ("user", "assistant", "user", "assistant")]
-    chat = write_rows(tmp_path, [{"messages": messages}], "chat.jsonl")
-    assert read("", chat) == ["<user>u</s><assistant>a</s><user>u</s><assistant>"]
+    chat = write_rows(tmp_path / "chat.jsonl", [{"messages": messages}])
+    assert read("", chat) == ["<user>u\n<assistant>a\n<user>u\n<assistant>"]
     (prompt,) = texts.read_prompts(f"self:{chat}", tokenizer, True)
     assert tokenizer.decode(prompt.ids[prompt.is_content]) == "uau"
-    alone = write_rows(tmp_path, [{"messages": messages[1:2]}], "alone.jsonl")
+    alone = write_rows(tmp_path / "alone.jsonl", [{"messages": messages[1:2]}])
     with pytest.raises(CorpusError, match="has no message to answer"):
         read("", alone)
-    tokenizer.chat_template = None
-    with pytest.raises(CorpusError, match="has no chat template: use a chat model"):
-        read("", chat)
 
 
 def test_names_that_cannot_be_used(tmp_path):
-    path = write_rows(tmp_path, [{"prompt": "a"}])
+    path = write_rows(tmp_path / "prompts.jsonl", [{"prompt": "a"}])
     for options, message in (
         ("#keep=0.5", "every answer of .* is kept: remove keep="),
         ("#prompt=0", "prompt='0' of the text .* must be a whole number from 1"),
@@ -183,7 +147,7 @@ def test_a_study_with_own_answers_depends_on_the_prompts_and_not_on_their_path(t
         graph = stages.Graph(parsed, read_inputs(parsed))
         return stages.sampled_text(graph, "auxiliary").key, stages.tokens(graph, "auxiliary").key
 
-    path = write_rows(tmp_path, rows)
+    path = write_rows(tmp_path / "prompts.jsonl", rows)
     opened, _ = tiny_study.finished(study(path), tmp_path / "cache")
     results = results_of(opened)
     tokens, sampled = results.get(stages.tokens, "auxiliary"), results.get(stages.sampled_text, "auxiliary")
@@ -192,7 +156,10 @@ def test_a_study_with_own_answers_depends_on_the_prompts_and_not_on_their_path(t
     assert any(tuple(ids[flags]) in answers for ids, flags in zip(tokens.ids, tokens.counted, strict=True))
     # a copy has the same keys, another prompt or option has others
     first = keys(path)
-    assert keys(write_rows(tmp_path / "copy", rows)) == first
+    assert keys(write_rows(tmp_path / "copy" / "prompts.jsonl", rows)) == first
     assert keys(path, "#length=8")[1] != first[1]
-    for changed in (keys(write_rows(tmp_path / "more", rows[1:])), keys(path, "#length=7&positions=assistant")):
+    for changed in (
+        keys(write_rows(tmp_path / "more" / "prompts.jsonl", rows[1:])),
+        keys(path, "#length=7&positions=assistant"),
+    ):
         assert not set(changed) & set(first)

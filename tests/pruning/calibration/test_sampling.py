@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tiny_study
 import torch
+from calibration.texts_and_families import draw_alone
 
 from gprune.data.texts import recipe
 from gprune.models.loading import load
@@ -14,35 +14,15 @@ from gprune.pruning.calibration.sampling import sample
 from gprune.system.errors import Cancelled, CorpusError, ModelError, NumericsError, SettingsError
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Models of four heads with as many, two and one groups of keys and values."""
-    root = tmp_path_factory.mktemp("models")
-    texts = tiny_study.write_texts(root / "texts")
-    return {n: tiny_study.write_model(root / str(n), texts, kv_heads=n) for n in (4, 2, 1)}
-
-
 def recipe_of(text="self:#keep=0.5", documents=6, length=12, role="calibration"):
     return recipe(text, role, documents, length)
 
 
 def loop(decoder, chosen):
     """The same, document by document: a whole forward pass for every token."""
-    ids, perplexity = [], []
-    for document in range(chosen.candidates):
-        chances = np.random.default_rng([chosen.seed, 0, document]).random(chosen.length)
-        row, loss = [0], 0.0
-        for chance in chances:
-            scores = decoder.model(torch.tensor([row])).logits[0, -1].double().numpy()
-            open_ = scores.copy()
-            open_[[0, 1]] = -np.inf
-            weights = np.exp((open_ - open_.max()) / chosen.temperature)
-            token = int(np.argmax(np.cumsum(weights) > chance * weights.sum()))
-            loss -= scores[token] - scores.max() - np.log(np.exp(scores - scores.max()).sum())
-            row.append(token)
-        ids.append(row[1:])
-        perplexity.append(np.exp(loss / chosen.length))
-    return np.array(ids), np.array(perplexity)
+    chances = [np.random.default_rng([chosen.seed, 0, n]).random(chosen.length) for n in range(chosen.candidates)]
+    rows, perplexity = zip(*(draw_alone(decoder, [0], row, chosen.temperature) for row in chances), strict=True)
+    return np.array(rows)[:, 1:], np.array(perplexity)
 
 
 @pytest.mark.parametrize("groups", [4, 2, 1])

@@ -36,3 +36,21 @@ def add_biases(decoder, *parts, seed=3):
             bias = torch.randn(linear.out_features, generator=generator)
             linear.bias = torch.nn.Parameter(bias, requires_grad=False)
     return decoder
+
+
+def draw_alone(decoder, ids, chances, temperature, ends=()):
+    """Ids with sampled ones after them, and the perplexity of these; a whole forward pass for every token.
+
+    `chances` are the random numbers of the tokens. Of the special tokens 0 and 1, only `ends` are sampled.
+    """
+    row, losses = list(ids), []
+    for chance in chances:
+        scores = decoder.model(torch.tensor([row])).logits[0, -1].double().numpy()
+        weights = np.exp((scores - scores.max()) / temperature)
+        weights[[token for token in (0, 1) if token not in ends]] = 0
+        token = int(np.argmax(np.cumsum(weights) > chance * weights.sum()))
+        losses.append(np.log(np.exp(scores - scores.max()).sum()) - scores[token] + scores.max())
+        row.append(token)
+        if token in ends:
+            break
+    return row, np.exp(np.mean(losses))

@@ -94,6 +94,11 @@ def assert_same(actual, expected):
         assert value.dtype == expected_value.dtype and value.tobytes() == expected_value.tobytes(), name
 
 
+@pytest.fixture
+def study(tmp_path):
+    return Study(tmp_path)
+
+
 @pytest.fixture(autouse=True)
 def every_step(monkeypatch):
     monkeypatch.setenv(VARIABLE, "0")
@@ -127,7 +132,7 @@ def test_stopped_at_any_step_it_ends_with_the_same_bits(tmp_path, kind, settings
         assert not study.file.path.exists()
 
 
-def test_where_rounding_depends_on_what_else_is_in_a_batch_the_bits_are_the_same(tmp_path, monkeypatch):
+def test_where_rounding_depends_on_what_else_is_in_a_batch_the_bits_are_the_same(study, monkeypatch):
     """As on larger models: what the dense model says of a text differs a little with its company."""
     true, accumulate, portions = Decoder.hidden_states, passes.Passes._accumulate_portion, []
 
@@ -142,7 +147,6 @@ def test_where_rounding_depends_on_what_else_is_in_a_batch_the_bits_are_the_same
         accumulate(self, *arguments)
 
     monkeypatch.setattr(Decoder, "hidden_states", rounded)
-    study = Study(tmp_path)
     expected, _ = study.run(resumed=False)
     monkeypatch.setattr(passes.Passes, "_accumulate_portion", counted)
     for _ in range(3):
@@ -154,9 +158,8 @@ def test_where_rounding_depends_on_what_else_is_in_a_batch_the_bits_are_the_same
 
 
 @pytest.mark.parametrize(("seconds", "left"), [("1000", 4), ("0", 7)])
-def test_a_kill_loses_less_than_an_epoch_and_less_than_the_chosen_seconds(tmp_path, monkeypatch, seconds, left):
+def test_a_kill_loses_less_than_an_epoch_and_less_than_the_chosen_seconds(study, monkeypatch, seconds, left):
     monkeypatch.setenv(VARIABLE, seconds)
-    study = Study(tmp_path)
     expected, _ = study.run(resumed=False)
     assert len(expected.steps) == 12
     with monkeypatch.context() as patch:
@@ -166,7 +169,7 @@ def test_a_kill_loses_less_than_an_epoch_and_less_than_the_chosen_seconds(tmp_pa
     assert_same(study.run()[0], expected)
 
 
-def test_a_batch_that_memory_has_divided_stays_divided(tmp_path, monkeypatch):
+def test_a_batch_that_memory_has_divided_stays_divided(study, monkeypatch):
     limit = [8]
 
     def at(step):
@@ -176,20 +179,17 @@ def test_a_batch_that_memory_has_divided_stays_divided(tmp_path, monkeypatch):
         return shrink
 
     hold_sequences(monkeypatch, limit)
-    study = Study(tmp_path)
     expected, _ = study.run(at(3), resumed=False)
     alone = [words for words in study.notices if "continuing with" in words]
     limit[0] = 8
     study.stop_after(5, at(3))
     # there is room again, and its steps go on as they were
     limit[0] = 8
-    actual, _ = study.run()
-    assert_same(actual, expected)
+    assert_same(study.run()[0], expected)
     assert [words for words in study.notices if "continuing with" in words] == alone
 
 
-def test_without_room_for_the_dense_models_states_it_goes_on_and_says_so(tmp_path, monkeypatch):
-    study = Study(tmp_path)
+def test_without_room_for_the_dense_models_states_it_goes_on_and_says_so(study, monkeypatch):
     expected, _ = study.run(resumed=False)
     study.stop_after(6)
     monkeypatch.setattr(machine, "cache_budget", lambda: 0)
@@ -241,8 +241,7 @@ def _changed(**arrays):
         (_changed(**{"teacher.members": np.array([99])}), "other texts"),
     ],
 )
-def test_a_state_that_cannot_be_used_is_reported_and_replaced(tmp_path, damage, said):
-    study = Study(tmp_path)
+def test_a_state_that_cannot_be_used_is_reported_and_replaced(study, damage, said):
     expected, _ = study.run(resumed=False)
     study.stop_after(5)
     damage(study.file)
