@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from app_driver import charts, numbers, open_page, plain_words, show, words
+from browser import expect, visiting
 from made_runs import an_accuracy
 from synthetic_measurements import ACCURACY, EVIL
 from synthetic_run import MAKERS, a_study, the_run, write_run
@@ -188,5 +189,19 @@ def test_generated_answers_show_length_ends_and_loops_and_open_ones_what_multipl
     # the first example is right with options only
     first = int(openly.selectbox(key="fq_open_answer_selectbox").value) - 1
     assert hit[first] and first % 10 < 8
-    other = open_page("questions", fq_task="1", fq_open_answer="96")
-    assert [code.value for code in other.code].count("(empty answer)") == 2
+
+
+@pytest.mark.browser
+@pytest.mark.long
+def test_person_sees_what_a_model_answers_without_options(cache, chromium):
+    evaluation = EvaluationSettings(texts=("science-docs",), windows=16, tasks=("piqa",), open_questions=True)
+    write_run(cache, study=a_study(methods=("dense", "flap"), evaluation=evaluation))
+    with visiting(chromium, cache) as visit:
+        page = visit.page("questions?fq_method=flap", viewport={"width": 1280, "height": 900})
+        card = page.locator(".st-key-card_fq_open_answers")
+        page.mouse.wheel(0, 4000)
+        expect(card.get_by_text("Multiple choice overrates FLAP")).to_be_visible()
+        card.get_by_role("combobox").click()
+        page.keyboard.type("96")
+        page.keyboard.press("Enter")
+        expect(card.get_by_text("(empty answer)").first).to_be_visible()
