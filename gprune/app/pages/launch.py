@@ -114,6 +114,7 @@ MOST_MEGABYTES = 5
 SUFFIX = ".jsonl"
 """suffix of a file of questions"""
 EXAMPLE = '{"question": "2 + 2 is", "choices": ["four", "five"], "answer": 0}'
+PROMPT_EXAMPLE = '{"prompt": "Question: 2 + 2\\nAnswer:", "answer": 4, "check": "number"}'
 _GIB = 2**30
 
 
@@ -361,6 +362,8 @@ def draw_uploader(root: str, key: str) -> str:
         "One question per line. The answer is the index of the right choice, counted from 0, or the choice itself:"
     )
     st.code(EXAMPLE, language="json", wrap_lines=True)
+    st.caption("Or one prompt per line, whose generated answer is checked (exact, contains, number or regex):")
+    st.code(PROMPT_EXAMPLE, language="json", wrap_lines=True)
     if uploaded is None:
         return ""
     raw = uploaded.getvalue()

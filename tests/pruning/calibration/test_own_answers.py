@@ -57,17 +57,12 @@ def test_no_more_prompts_are_answered_than_the_sequences_need(folders, monkeypat
     decoder = load(folders[2], "cpu", "float32")
     monkeypatch.setattr(sampling, "MOST_DOCUMENTS", 2)
     given = prompts(decoder.tokenizer)
-    answered = [
-        len(write_answers(decoder, recipe_of(options, documents, role=role), given, "self:x").ids)
-        for options, documents, role in (
-            ("", 3, "calibration"),
-            ("#length=2", 3, "calibration"),
-            ("#length=2&sequences=single", 3, "calibration"),
-            ("", 1, "evaluation"),
-            ("", 0, "evaluation"),
-        )
-    ]
-    assert answered == [4, 6, 4, 2, 7]
+    cases = [("", 3), ("#length=2", 3), ("#length=2&sequences=single", 3)]
+    answered = [len(write_answers(decoder, recipe_of(*case), given, "self:x").ids) for case in cases]
+    assert answered == [4, 6, 4]
+    for documents, expected in ((1, 2), (0, 7)):
+        recipe = recipe_of(documents=documents, role="evaluation")
+        assert len(write_answers(decoder, recipe, given, "self:x").ids) == expected
     with pytest.raises(CorpusError, match="none of the 3 prompts of 'self:x' has from 1 to 1 tokens: give shorter"):
         write_answers(decoder, recipe_of(length=2), given[4:], "self:x")
 
