@@ -181,6 +181,7 @@ def _run_harness(language_model: Any, source: TaskSource, settings: EvaluationSe
         data=data,
         metric=main,
         few_shot=max(task.get_config("num_fewshot") for task in tasks.values()),
+        ability=str((next(iter(tasks.values())).get_config("metadata") or {}).get("ability", "")),
         metrics=figures,
         is_share=bool(main_scores) and all(0 <= score <= 1 for score in main_scores),
         higher_is_better=bool(results["higher_is_better"].get(name, {}).get(main.partition(",")[0], True)),

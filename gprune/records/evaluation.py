@@ -86,6 +86,8 @@ class Accuracy:
     """share of generated answers that the limit of tokens ended"""
     loop_share: float = float("nan")
     """share of generated answers that end in repetition"""
+    ability: str = ""
+    """ability that the task's metadata names, such as arithmetic; empty if they name none"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -116,12 +116,12 @@ def test_a_task_of_another_metric_is_named_and_in_the_mean_if_it_is_a_share():
     exact = Accuracy(task="gsm8k", acc=0.25, metric="exact_match,strict-match", **figures)
     words = Accuracy(task="wikitext", acc=12.345, metric="word_perplexity", is_share=False, **figures)
     words = replace(words, higher_is_better=False)
-    plain = Accuracy(task="boolq", acc=0.75, **figures)
+    plain = Accuracy(task="boolq", acc=0.75, ability="knowledge", **figures)
     results = {"dense": {each.task: each for each in (exact, words, plain)}}
     table = answers_page.accuracy_table(results, "max").set_index("task")["Dense"]
     assert table["gsm8k (exact_match,strict-match)"].startswith("25.0 ±")
     assert table["wikitext (word_perplexity, lower is better)"] == "12.35"
-    assert table["mean of 2 tasks"].startswith("50.0 ±")
+    assert table["mean of 2 tasks"].startswith("50.0 ±") and table["knowledge (tasks: 1)"].startswith("75.0 ±")
 
 
 def test_accuracy_shows_what_counts_under_each_rule(cache):

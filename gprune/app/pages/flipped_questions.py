@@ -130,7 +130,7 @@ def _accuracy_finding(accuracies: Accuracies, rule: str) -> str:
 
 
 def accuracy_table(accuracies: Accuracies, rule: str) -> pd.DataFrame:
-    """Return a table of tasks by methods as text cells; with several tasks, the last row is their mean."""
+    """Return a table of tasks by methods as text cells; the last rows are means, by ability and of several tasks."""
     methods = [method for method in accuracies if accuracies[method]]
     rows = []
     for task in dict.fromkeys(task for method in methods for task in accuracies[method]):
@@ -140,7 +140,12 @@ def accuracy_table(accuracies: Accuracies, rule: str) -> pd.DataFrame:
         row = {"task": task_label(task) + metric, "documents": f"{first.samples:,}", "chance": _percent(first.chance)}
         rows.append(row | {label(method): _accuracy_cell(accuracies[method].get(task), rule) for method in methods})
     # a mean is defined only over metrics that are shares
-    averaged = len({task for method in methods for task, figure in accuracies[method].items() if figure.is_share})
+    shares = [figure for method in methods for figure in accuracies[method].values() if figure.is_share]
+    for ability in sorted({figure.ability for figure in shares} - {""}):
+        tested = {figure.task for figure in shares if figure.ability == ability}
+        chosen = {m: {task: accuracies[m][task] for task in tested & accuracies[m].keys()} for m in methods}
+        rows.append(_build_mean_row(chosen, len(tested), rule) | {"task": f"{ability} (tasks: {len(tested)})"})
+    averaged = len({figure.task for figure in shares})
     if averaged > 1:
         rows.append(_build_mean_row({method: accuracies[method] for method in methods}, averaged, rule))
     return pd.DataFrame(rows)

@@ -407,7 +407,7 @@ def _define_own_questions(source: TaskSource, rows: list[Row]) -> dict[str, Any]
         "doc_to_target": "answer",
         "target_delimiter": questions.DELIMITERS[source.task] if source.kind == "demo" else " ",
         "metric_list": [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in _METRICS],
-        "metadata": {"version": OWN_QUESTIONS},
+        "metadata": {"version": OWN_QUESTIONS, "ability": rows[0].get("ability", "")},
         "custom_dataset": _rows_loader("validation", rows),
     }
 

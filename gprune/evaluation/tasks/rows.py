@@ -179,7 +179,10 @@ def read_documents(source: TaskSource) -> list[Row]:
             # the first row decides whether the file has prompts or questions
             check = check_prompt if "prompt" in row else check_question
         try:
-            rows.append(row if check is None else check(row))
+            checked = row if check is None else check(row)
+            # the ability that the question tests, by which accuracies are averaged
+            ability = {"ability": str(row["ability"])} if source.kind == "own" and row.get("ability") else {}
+            rows.append(checked | ability)
         except ValueError as error:
             raise CorpusError(f"{location} {error}") from error
     if not rows:
