@@ -1,9 +1,11 @@
-"""Train the demo model of GPrune Studio.
+"""Train a demo model of GPrune Studio.
 
-It is a small LLaMA with a byte-level BPE tokenizer, trained from scratch on the texts of
-``gprune.data.demo.texts`` within a number of minutes, and saved as a model folder.
+It is a small LLaMA with a byte-level BPE tokenizer, or a small mixture of experts with the tokenizer of that LLaMA. It
+is trained from scratch on the texts of ``gprune.data.demo.texts`` within a number of minutes, and saved as a model
+folder.
 
 Usage: OMP_NUM_THREADS=1 python scripts/train_demo.py --minutes 58 --threads 1
+       OMP_NUM_THREADS=1 python scripts/train_demo.py --experts --minutes 6 --threads 1
 """
 
 import argparse
@@ -23,17 +25,24 @@ from typing import Any
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
+from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from gprune.data.demo import MODEL_FOLDER, texts  # noqa: E402
+from gprune.data.demo import EXPERTS_FOLDER, MODEL_FOLDER, texts  # noqa: E402
 
 LOG = logging.getLogger("train_demo")
 BOS, EOS = "<s>", "</s>"
 # not generated: a new training keeps it
 PRESERVED_FILE = "README.md"
-# rows per forward pass
-MICRO_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,31 @@ class Recipe:
     weight_decay: float = 0.1
     betas: tuple[float, float] = (0.9, 0.95)
     clip: float = 1.0
+    # rows per forward pass: small parts of a batch stay in the processor's cache
+    micro_rows: int = 4
+    deviation: float = 0.02
+    # experts per layer and per token, both 0 for a dense model; the intermediate size is that of an expert
+    experts: int = 0
+    experts_per_token: int = 0
+    # weight of the loss that balances the load of the experts
+    balance: float = 0.0
+
+
+EXPERTS = Recipe(
+    hidden_size=96,
+    layers=4,
+    intermediate_size=40,
+    heads=4,
+    key_value_heads=2,
+    rows=(2, 4, 4),
+    learning_rate=5e-3,
+    # a forward pass has rows of every text, so that the load is balanced over the texts and not within each of them
+    micro_rows=10,
+    deviation=0.04,
+    experts=16,
+    experts_per_token=2,
+    balance=0.01,
+)
 
 
 @dataclass
@@ -65,7 +99,7 @@ class Run:
     recipe: Recipe
     options: argparse.Namespace
     tokenizer: Tokenizer
-    model: LlamaForCausalLM
+    model: PreTrainedModel
     # token stream of the test split of each text
     tests: dict[str, torch.Tensor]
     step: int = 0
@@ -79,10 +113,12 @@ def main() -> None:
     options = _options()
     _start_log(options.log)
     torch.set_num_threads(options.threads)
-    recipe = Recipe()
+    recipe = EXPERTS if options.experts else Recipe()
     train = {name: texts.documents(name, "train") for name in texts.TRAINED}
     held_out = {name: texts.documents(name, "test") for name in texts.TRAINED}
-    tokenizer = train_tokenizer(train, recipe)
+    tokenizer = (
+        Tokenizer.from_file(str(MODEL_FOLDER / "tokenizer.json")) if options.experts else train_tokenizer(train, recipe)
+    )
     encoded = {name: encode(tokenizer, documents) for name, documents in train.items()}
     tests = {name: torch.cat(encode(tokenizer, documents)) for name, documents in held_out.items()}
     for name in texts.TRAINED:
@@ -120,36 +156,48 @@ def encode(tokenizer: Tokenizer, documents: list[str]) -> list[torch.Tensor]:
     return [torch.tensor([start, *encoding.ids, end]) for encoding in encodings]
 
 
-def build_model(recipe: Recipe) -> LlamaForCausalLM:
+def build_model(recipe: Recipe) -> PreTrainedModel:
     """Return the untrained model, its weights drawn from the recipe's seed."""
-    config = LlamaConfig(
-        vocab_size=recipe.vocabulary,
-        hidden_size=recipe.hidden_size,
-        num_hidden_layers=recipe.layers,
-        intermediate_size=recipe.intermediate_size,
-        num_attention_heads=recipe.heads,
-        num_key_value_heads=recipe.key_value_heads,
-        head_dim=recipe.hidden_size // recipe.heads,
-        max_position_embeddings=recipe.positions,
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
-        rms_norm_eps=1e-5,
-        tie_word_embeddings=True,
-        bos_token_id=0,
-        eos_token_id=1,
-        pad_token_id=None,
-    )
-    # faster than sdpa for training in bfloat16 on a CPU, by measurement
-    config._attn_implementation = "eager"
-    model = LlamaForCausalLM(config)
+    model = _empty_model(recipe)
     generator = torch.Generator().manual_seed(recipe.seed)
     # layers that add to the residual stream start smaller, so that its norm does not grow with depth
-    residual = config.initializer_range / math.sqrt(2 * recipe.layers)
+    residual = recipe.deviation / math.sqrt(2 * recipe.layers)
     for name, weight in model.named_parameters():
-        if weight.dim() == 2:
-            adds_to_residual = name.endswith(("o_proj.weight", "down_proj.weight"))
-            deviation = residual if adds_to_residual else config.initializer_range
+        if weight.dim() > 1:
+            adds_to_residual = name.endswith(("o_proj.weight", "down_proj.weight", "down_proj"))
+            deviation = residual if adds_to_residual else recipe.deviation
             torch.nn.init.normal_(weight, 0.0, deviation, generator=generator)
     return model
+
+
+def _empty_model(recipe: Recipe) -> PreTrainedModel:
+    settings: dict[str, Any] = {
+        "vocab_size": recipe.vocabulary,
+        "hidden_size": recipe.hidden_size,
+        "num_hidden_layers": recipe.layers,
+        "num_attention_heads": recipe.heads,
+        "num_key_value_heads": recipe.key_value_heads,
+        "head_dim": recipe.hidden_size // recipe.heads,
+        "max_position_embeddings": recipe.positions,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+        "rms_norm_eps": 1e-5,
+        "initializer_range": recipe.deviation,
+        "tie_word_embeddings": True,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "pad_token_id": None,
+    }
+    if recipe.experts:
+        experts = {"num_experts": recipe.experts, "num_experts_per_tok": recipe.experts_per_token}
+        experts |= {"moe_intermediate_size": recipe.intermediate_size, "norm_topk_prob": True}
+        return Qwen3MoeForCausalLM(_eager(Qwen3MoeConfig(**settings, **experts, router_aux_loss_coef=recipe.balance)))
+    return LlamaForCausalLM(_eager(LlamaConfig(**settings, intermediate_size=recipe.intermediate_size)))
+
+
+def _eager(config: PretrainedConfig) -> PretrainedConfig:
+    # faster than sdpa for training in bfloat16 on a CPU, by measurement
+    config._attn_implementation = "eager"
+    return config
 
 
 def train_model(run: Run, encoded: dict[str, list[torch.Tensor]]) -> None:
@@ -161,7 +209,7 @@ def train_model(run: Run, encoded: dict[str, list[torch.Tensor]]) -> None:
     while run.seconds < budget:
         batch = next(batches)
         rate = learning_rate(run.seconds / budget, run.recipe)
-        loss = _step(run.model, optimizer, batch, rate, run.recipe.clip)
+        loss = _step(run.model, optimizer, batch, rate, run.recipe)
         run.step += 1
         run.tokens += batch.numel()
         if run.step % 50 == 0:
@@ -186,9 +234,7 @@ def learning_rate(fraction: float, recipe: Recipe) -> float:
 
 
 @torch.no_grad()
-def perplexities(
-    model: LlamaForCausalLM, tests: dict[str, torch.Tensor], length: int, windows: int
-) -> dict[str, float]:
+def perplexities(model: PreTrainedModel, tests: dict[str, torch.Tensor], length: int, windows: int) -> dict[str, float]:
     """Return each text's held-out perplexity over at most ``windows`` evenly spaced windows."""
     model.eval()
     values = {}
@@ -201,9 +247,9 @@ def perplexities(
     return values
 
 
-def copy_model(model: LlamaForCausalLM) -> LlamaForCausalLM:
+def copy_model(model: PreTrainedModel) -> PreTrainedModel:
     """Return a copy with its own weights."""
-    copy = LlamaForCausalLM(model.config)
+    copy = type(model)(model.config)
     copy.load_state_dict(model.state_dict())
     return copy
 
@@ -217,6 +263,10 @@ def save(run: Run, notes: dict[str, Any]) -> None:
         copy_model(run.model).half().save_pretrained(fresh)
         settings = {"bos_token": BOS, "eos_token": EOS, "model_max_length": run.recipe.positions}
         PreTrainedTokenizerFast(tokenizer_object=run.tokenizer, **settings).save_pretrained(fresh)
+        if run.recipe.experts:
+            # the same bytes, so that the bundled tokens are found by the fingerprint of the tokenizer
+            for file in ("tokenizer.json", "tokenizer_config.json"):
+                shutil.copy2(MODEL_FOLDER / file, fresh / file)
         (fresh / "training.json").write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
         if (out / PRESERVED_FILE).exists():
             shutil.copy2(out / PRESERVED_FILE, fresh / PRESERVED_FILE)
@@ -254,12 +304,15 @@ def describe_training(run: Run, perplexity: dict[str, float], finished: bool) ->
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train the demo model.")
     parser.add_argument("--minutes", type=float, default=58.0, help="wall-clock budget")
+    parser.add_argument("--experts", action="store_true", help="train the mixture of experts")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
-    parser.add_argument("--out", type=Path, default=MODEL_FOLDER, help="model folder to write")
+    parser.add_argument("--out", type=Path, default=None, help="model folder to write")
     parser.add_argument("--log", type=Path, default=None, help="log file; also printed")
     parser.add_argument("--measure-minutes", type=float, default=4.0, help="minutes between measurements of perplexity")
     parser.add_argument("--save-minutes", type=float, default=10.0, help="minutes between checkpoints")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.out = options.out or (EXPERTS_FOLDER if options.experts else MODEL_FOLDER)
+    return options
 
 
 def _start_log(file: Path | None) -> None:
@@ -278,11 +331,11 @@ def _first(documents: list[str], characters: int) -> Iterator[str]:
         yield document
 
 
-def _optimizer(model: LlamaForCausalLM, recipe: Recipe) -> torch.optim.AdamW:
+def _optimizer(model: PreTrainedModel, recipe: Recipe) -> torch.optim.AdamW:
     weights = list(model.parameters())
     groups = [
-        {"params": [w for w in weights if w.dim() == 2], "weight_decay": recipe.weight_decay},
-        {"params": [w for w in weights if w.dim() != 2], "weight_decay": 0.0},
+        {"params": [w for w in weights if w.dim() > 1], "weight_decay": recipe.weight_decay},
+        {"params": [w for w in weights if w.dim() == 1], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=0.0, betas=recipe.betas, fused=True)
 
@@ -308,29 +361,34 @@ def _windows(encoded: list[torch.Tensor], length: int, generator: torch.Generato
 
 
 def _step(
-    model: LlamaForCausalLM,
-    optimizer: torch.optim.Optimizer,
-    batch: torch.Tensor,
-    rate: float,
-    clip: float,
+    model: PreTrainedModel, optimizer: torch.optim.Optimizer, batch: torch.Tensor, rate: float, recipe: Recipe
 ) -> float:
     for group in optimizer.param_groups:
         group["lr"] = rate
     total = 0.0
-    # small parts of a batch stay in the processor's cache, and their gradients add up
-    for rows in batch.split(MICRO_ROWS):
+    # the gradients of the parts of a batch add up
+    for rows in batch.split(recipe.micro_rows):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            hidden = model.model(input_ids=rows).last_hidden_state
-            logits = model.lm_head(hidden[:, :-1])
+            routed = {"output_router_logits": True} if recipe.experts else {}
+            output = model.model(input_ids=rows, **routed)
+            logits = model.lm_head(output.last_hidden_state[:, :-1])
         targets = rows[:, 1:].flatten()
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets)
+        if recipe.experts:
+            loss = loss + recipe.balance * _imbalance(output.router_logits, recipe)
         loss = loss * (len(rows) / len(batch))
         loss.backward()
         total += loss.item()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return total
+
+
+def _imbalance(logits: tuple[torch.Tensor, ...], recipe: Recipe) -> torch.Tensor:
+    # layer by layer: on all layers at once the function would balance an expert's number over the layers
+    losses = [load_balancing_loss_func((layer,), recipe.experts, recipe.experts_per_token) for layer in logits]
+    return torch.stack([loss for loss in losses if isinstance(loss, torch.Tensor)]).mean()
 
 
 def _measure(run: Run, loss: float) -> None:

@@ -3,6 +3,7 @@
 from operator import attrgetter
 from typing import Any
 
+from gprune.data.demo import MODEL_FOLDERS
 from gprune.models import sources
 from gprune.study import Study
 from gprune.study.fields import assignment
@@ -18,7 +19,7 @@ def model(name: str) -> str:
     if sources.is_random(name):
         sources.shape_folder(name)
         return name
-    return name if name == "demo" else absolute_path(name)
+    return name if name in MODEL_FOLDERS else absolute_path(name)
 
 
 def absolute_path(name: str) -> str:

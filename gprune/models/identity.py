@@ -48,14 +48,14 @@ VOCABULARY_FILES = ("tokenizer.json", SENTENCE_PIECES, "vocab.json")
 
 
 def resolve(name: str) -> str:
-    """Return the absolute folder of ``demo``, ``random:SHAPE`` or an existing folder; return other names unchanged.
+    """Return the absolute folder of a bundled model, ``random:SHAPE`` or an existing folder; return others unchanged.
 
-    Raises ModelError if a name cannot be a path.
+    The bundled models are ``demo`` and ``demo-experts``. Raises ModelError if a name cannot be a path.
     """
-    if name == "demo":
-        from gprune.data.demo import MODEL_FOLDER
+    from gprune.data.demo import MODEL_FOLDERS
 
-        return str(MODEL_FOLDER)
+    if name in MODEL_FOLDERS:
+        return str(MODEL_FOLDERS[name])
     if sources.is_random(name):
         return str(sources.shape_folder(name))
     with safe_parsing.reraise_as(ModelError):

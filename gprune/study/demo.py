@@ -61,10 +61,34 @@ def own_answers_demo() -> Study:
     )
 
 
+@cache
+def experts_demo() -> Study:
+    """Return the demo study of the bundled mixture of experts: documentation as text A, and code as text B."""
+    substitute, primary, auxiliary = TEXTS
+    return replace(
+        demo_study(),
+        name="Bundled demo, experts",
+        model="demo-experts",
+        primary=primary,
+        auxiliary=auxiliary,
+        substitute=substitute,
+        methods=(
+            "dense",
+            "experts_reap",
+            "experts_reap_auxiliary",
+            "experts_reap_score_average",
+            "experts_reap_adapted",
+            "experts_frequency",
+            "experts_random",
+        ),
+    )
+
+
 DEMOS: Mapping[str, Callable[[], Study]] = {
     "demo": demo_study,
     "demo-strong-drift": strong_drift_demo,
     "demo-own-answers": own_answers_demo,
+    "demo-experts": experts_demo,
 }
 """the bundled studies by their command-line names"""
 

@@ -82,8 +82,9 @@ class Study(Form):
 
     WHAT: ClassVar = "a study"
     model: _RequiredText
-    """folder or hub name of the dense model; `demo` is the bundled model, `random:llama2-7b` has random weights in that
-    shape, `random:llama2-7b#layers=2` two of its layers, to test memory and time (see `speed --help` for the shapes)"""
+    """folder or hub name of the dense model; `demo` and `demo-experts` are bundled, `random:llama2-7b` has random
+    weights in that shape, `random:llama2-7b#layers=2` two of its layers, to test memory and time (see `speed --help`
+    for the shapes)"""
     primary: _RequiredText
     """primary calibration text A, by name or file (paper: WikiText2)"""
     auxiliary: _RequiredText

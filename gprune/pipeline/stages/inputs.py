@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gprune.data import texts as corpora
+from gprune.data.demo import MODEL_FOLDERS
 from gprune.data.texts.sampled import Role
 from gprune.models import families, identity, sources, vocabulary
 from gprune.models.expert_families import EXPERT_FAMILIES
@@ -152,7 +153,7 @@ def require_prunable(study: Study, folder: Path) -> Path:
 
 def is_local(model: str) -> bool:
     """Return True if `model` names a local model, not a model of the hub."""
-    is_bundled = model == "demo" or sources.is_random(model)
+    is_bundled = model in MODEL_FOLDERS or sources.is_random(model)
     # a name on the hub has exactly one slash: owner/name
     return is_bundled or model[0] in "./~" or model.count("/") != 1 or Path(identity.resolve(model)).exists()
 
