@@ -208,6 +208,10 @@ def _letters_and_digits(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
+def _has_prompts(source: TaskSource) -> bool:
+    return source.kind == "own" and "check" in read_documents(source)[0]
+
+
 def load_task(source: TaskSource, settings: EvaluationSettings) -> Loaded:
     """Load a task with `few_shot` examples per question; None uses the number in its definition.
 
@@ -216,7 +220,8 @@ def load_task(source: TaskSource, settings: EvaluationSettings) -> Loaded:
     is a collection without a score of its own.
     """
     modified = source.file.stat().st_mtime_ns if source.file else 0
-    loaded = _load_cached(source, settings.few_shot, settings.generated_tokens, settings.chat_template, modified)
+    limit = settings.generated_tokens if _has_prompts(source) else 0
+    loaded = _load_cached(source, settings.few_shot, limit, settings.chat_template, modified)
     for task in loaded["tasks"].values():
         # lm-eval's default
         task.set_fewshot_seed(1234)
@@ -268,7 +273,7 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
     settings = settings or EvaluationSettings()
     if source.on_hub and not download and uncached_datasets(source.task):
         return _digest({"task": source.task})
-    prefix = PROMPTS if source.kind == "own" and "check" in read_documents(source)[0] else ""
+    prefix = PROMPTS if _has_prompts(source) else ""
     if settings.few_shot or (source.kind == "registered" and source.task not in STANDARD_TASKS):
         tasks = build_requests(source, settings)["tasks"]
         return prefix + _digest([[name, task.VERSION, *_requests(task)] for name, task in tasks.items()])

@@ -42,6 +42,8 @@ OTHER_PARTITIONS += ("partition_random", "partition_first_random")
 READ_IN_VAIN = {
     # the statistics are asked for with or without the released recursion, whatever the study says
     "calibration.flap_variant": ("statistics",),
+    # whether it is a mixture of experts, which the digest of the model tells too
+    "methods": ("perplexity.dense", "accuracy.dense", "sampled_"),
     # what copies the section looks at all of it
     "calibration.positions": ("drift",),
     # it changes the scores of heads, and these results are of neurons alone
