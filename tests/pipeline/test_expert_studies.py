@@ -22,6 +22,7 @@ from gprune.store import Store
 from gprune.study import demo, from_dict, methods
 from gprune.system.errors import GpruneError, ModelError, SettingsError
 
+
 def highest(scores: np.ndarray, groups: int) -> np.ndarray:
     """Half of the experts of every layer and group, by descending score."""
     parts = scores.reshape(len(scores), groups, -1)

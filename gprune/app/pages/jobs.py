@@ -386,7 +386,9 @@ def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: 
             about = "Copies this run’s settings into the form on the Start tab."
             # the form has no methods of experts
             can_clone = not run.study.prunes_experts
-            if can_clone and components.button("Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about):
+            if can_clone and components.button(
+                "Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about
+            ):
                 address.to_launch(run.study, f"The settings of “{title}” are")
             action = "Show it in lists again" if run.about.hidden else "Hide it from lists"
             if components.button(action, f"runs_hide_{name}", help="Its results and pages do not change."):

@@ -787,8 +787,8 @@ def draw_evaluation(root: str) -> None:
         return
     with panel, components.show_errors():
         st.caption(
-            f"Uses the masks of {escape(labels(frame.situation().neuron_runs)[run.name])} without calibrating or learning "
-            "again. The measurements become a separate run."
+            f"Uses the masks of {escape(labels(frame.situation().neuron_runs)[run.name])} without calibrating or "
+            "learning again. The measurements become a separate run."
         )
         key = f"measure_{run.name}"
         fields = _ask_evaluation(root, key, f"{key}_evaluate", run.study.evaluation)

@@ -114,8 +114,9 @@ def _draw_frame(situation: work.Situation, place: str, sections: Mapping[str, Se
             for page in pages:
                 place_of_page = address.last_place(page_names.page_at(page.url_path))
                 query = address.link_query(place_of_page)
-                renamed = {"label": page_names.EXPERTS} if page.url_path == page_names.PAGE_OF[selection.PLACE].url and shows_experts() else {}
-                st.page_link(page, query_params=query or None, width="stretch", **renamed)
+                is_renamed = shows_experts() and page.url_path == page_names.PAGE_OF[selection.PLACE].url
+                label = page_names.EXPERTS if is_renamed else None
+                st.page_link(page, label=label, query_params=query or None, width="stretch")
     if situation.problem:
         st.error(escape_error(situation.problem), icon=":material/error:")
     run_choice.explain_missing(situation.runs)
@@ -317,7 +318,11 @@ def _explain_incomplete(run: Run) -> None:
     with row:
         # the same settings may fail again
         failed = run.state == "failed"
-        if failed and not run.study.prunes_experts and components.button(address.EDIT, key="frame_edit", icon=":material/edit:"):
+        if (
+            failed
+            and not run.study.prunes_experts
+            and components.button(address.EDIT, key="frame_edit", icon=":material/edit:")
+        ):
             address.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
 
 
