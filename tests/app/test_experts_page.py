@@ -12,6 +12,7 @@ from synthetic_run import write_run
 from tiny_experts import study_of
 
 from gprune import pipeline
+from gprune.app.ui import frame
 from gprune.app.ui.page_names import PAGE_OF
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import run_named
@@ -52,6 +53,13 @@ def test_every_page_of_such_a_run_works_or_refers_to_experts(experts):
         assert "Experts" in labels_of_links(app) and "Neurons" not in labels_of_links(app), place
         if page == "neurons":
             assert app.title[-1].value == "Experts"
+
+
+def test_the_list_of_runs_and_a_finished_job_name_experts(experts):
+    page = open_page("launch", run=experts.name, jobs_tab="runs")
+    assert "REAP" in str(page.dataframe[0].value["best PPL"]) or "MAN" in str(page.dataframe[0].value["best PPL"])
+    assert not {"runs_clone_" + experts.name, "frame_slides"} & {button.key for button in page.button}
+    assert frame.describe_result(experts, None) == "See Experts."
 
 
 def test_figures_show_the_numbers_of_the_records(experts):

@@ -41,6 +41,8 @@ _LOOKS = ((GREY, "circle"), (TEXT_A, "square"), (TEXT_B, "diamond"))
 """hue and symbol of each outcome of RASA"""
 _ROW_PIXELS, _TITLE_PIXELS, _COLUMNS = 24, 36, 3
 """heights of a layer and of the title of a method, and number of methods side by side"""
+_MOST_SEPARATED = 40
+"""number of experts up to which cells have gaps"""
 
 
 def criterion_labels(run: Run) -> dict[str, str]:
@@ -64,19 +66,21 @@ def expert_map(run: Run, criterion: str, quantity: str) -> Panel:
     values, names, layers = values_of(run, criterion, quantity), names_in_figure(run.study), _layer_names(run)
     unit = {DRIFT: "rank drift d (0 to 1)", FREQUENCY: UNITS["frequency"]}.get(quantity, UNITS[criterion])
     figure = marks.heat_map(
-        values, list(range(values.shape[1])), layers, unit, hoverinfo=None, xgap=1, ygap=1,
+        values, list(range(values.shape[1])), layers, unit, hoverinfo=None, **_gaps(values.shape[1]),
         hovertemplate="layer %{y}, expert %{x}: %{z:.4g}<extra></extra>",
     )  # fmt: skip
-    style(figure, "expert", "layer", _height(len(layers)))
+    style(figure, "expert", "layer", max(_height(len(layers), 480) + 100, 300))
     figure.update_yaxes(type="category", showgrid=False)
     summary, (first, second) = run.load(stages.expert_rank_drift, criterion).summary, text_pair(run.study)
     floor = max(summary["resample_primary"], summary["resample_auxiliary"])
+    title = f"{EXPERT_CRITERIA[criterion]} ranks shift by {summary['drift']:.3f} from {first} to {second}"
+    title += f", by {floor:.3f} when resampled" if np.isfinite(floor) else ""
+    blank = " Blank: no rank." if quantity == DRIFT else ""
     of_criterion = f" by {EXPERT_CRITERIA[criterion]}" if quantity in (SCORE_A, SCORE_B, DRIFT) else ""
     return Panel(
         figure,
-        f"{escape(name_texts(QUANTITIES[quantity], run.study))}{of_criterion}.{' Blank: no rank.' if quantity == DRIFT else ''}",
-        title=f"{EXPERT_CRITERIA[criterion]} ranks shift by {summary['drift']:.3f} from {first} to {second}, "
-        f"by {floor:.3f} when resampled",
+        f"{escape(name_texts(QUANTITIES[quantity], run.study))}{of_criterion}.{blank}",
+        title=title if np.isfinite(summary["drift"]) else "No expert has a rank on both texts",
         how=f"Each row is a layer with a mixture, each cell an expert. The drift is the shift of its rank by "
         f"{EXPERT_CRITERIA[criterion]} within the layer, as a share of the longest shift. The title has the mean over "
         f"ranked experts, and the larger drift between two halves of {first} or of {second}, which have half the "
@@ -154,7 +158,7 @@ def removed_experts(run: Run) -> Panel:
     """Experts that every method keeps, by layer."""
     masks, layers = load_masks(run), _layer_names(run)
     rows, count = -(-len(masks) // _COLUMNS), next(iter(masks.values())).count
-    height = rows * (_ROW_PIXELS * len(layers) + _TITLE_PIXELS)
+    height = rows * (_height(len(layers), 240) + _TITLE_PIXELS)
     figure = make_subplots(
         rows, _COLUMNS, subplot_titles=[in_figure(label(name)) for name in masks], shared_xaxes=True,
         shared_yaxes=True, vertical_spacing=_TITLE_PIXELS / height, horizontal_spacing=0.04,
@@ -162,8 +166,8 @@ def removed_experts(run: Run) -> Panel:
     for index, record in enumerate(masks.values()):
         figure.add_heatmap(
             z=record.experts.astype(np.int8), y=layers, colorscale=[[0.0, PALE], [1.0, BLUE]], zmin=0, zmax=1,
-            showscale=False, xgap=1, ygap=1, hovertemplate="layer %{y}, expert %{x}: %{z} (1 = kept)<extra></extra>",
-            row=index // _COLUMNS + 1, col=index % _COLUMNS + 1,
+            showscale=False, hovertemplate="layer %{y}, expert %{x}: %{z} (1 = kept)<extra></extra>",
+            **_gaps(record.experts.shape[1]), row=index // _COLUMNS + 1, col=index % _COLUMNS + 1,
         )  # fmt: skip
     style(figure, "", "", height + 84, margin={"l": 64, "r": 16, "t": 32, "b": 52})
     figure.update_xaxes(showgrid=False).update_yaxes(type="category", showgrid=False)
@@ -273,5 +277,11 @@ def _layer_names(run: Run) -> list[str]:
     return [str(layer) for layer in run.load(stages.expert_shape).layers]
 
 
-def _height(layers: int) -> int:
-    return max(_ROW_PIXELS * layers + 100, 300)
+def _height(layers: int, most: int) -> int:
+    """Return the height of the cells of a heat map in pixels, at most `most`."""
+    return min(_ROW_PIXELS * layers, most)
+
+
+def _gaps(experts: int) -> dict[str, int]:
+    """Return the gaps between cells, none if the cells are narrow."""
+    return dict.fromkeys(("xgap", "ygap"), int(experts <= _MOST_SEPARATED))

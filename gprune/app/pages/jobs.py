@@ -287,7 +287,8 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
         selection_mode="multi-row",
         alt="the runs of this cache with state, model, texts, retention, thresholds, best perplexity and size",
     )
-    chosen = [listed[row] for row in event["selection"]["rows"] if row < len(runs)]
+    comparable = {run.name for run in situation.neuron_runs}
+    chosen = [listed[row] for row in event["selection"]["rows"] if listed[row] in comparable]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
             f"{format_count(len(listed), 'run')}. Size: all results. Unique: freed by deletion.", width="stretch"

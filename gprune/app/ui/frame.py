@@ -423,7 +423,7 @@ def _draw_banner(situation: work.Situation, job: Job) -> None:
                 run_choice.choose_run(run.name)
             target = _RESULT_PLACES.get(job.arguments[0] if job.arguments else "", "home")
             address.open_page(target if job.state == "done" else "launch")
-        if is_result and run is not None:
+        if is_result and run is not None and not run.study.prunes_experts:
             if components.button("Compare", f"ended_compare_{job.id}", icon=":material/leaderboard:"):
                 _close_banner(job.id)
                 # a job that another program has started is compared with the run that is shown
