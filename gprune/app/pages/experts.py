@@ -52,4 +52,4 @@ def _show_perplexity(run: Run, content: Card) -> None:
         "layers are not changed. The title has the parameters of the whole model. All methods have the same windows.",
     )
     tables.draw_stamps(item.stamp for item in measurements)
-    st.caption("`python -m gprune export RUN METHOD OUT` writes the model of any method as a folder.")
+    st.caption(f"`python -m gprune export {run.name} METHOD OUT` writes the model of any method as a folder.")
