@@ -1,14 +1,18 @@
 """Small mixture-of-experts models of every family, with random router biases and correction biases."""
 
 import warnings
+from pathlib import Path
 from typing import Any
 
+import tiny_study
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from gprune.models.expert_decoder import ExpertDecoder
 
 EXPERTS = 12
+METHODS = ("dense", "experts_reap", "experts_frequency_auxiliary", "experts_man_score_average", "experts_reap_adapted")
+METHODS += ("experts_random",)
 _USUAL = {
     "hidden_size": 32,
     "num_hidden_layers": 3,
@@ -82,3 +86,16 @@ def tiny_mixture(family: str, seed: int = 0, **fields: Any) -> ExpertDecoder:
         scale = 1.0 if id(tensor) in routers or "correction" in name or "embed" in name else 0.2
         tensor.data.copy_(torch.randn(tensor.shape, generator=generator) * scale)
     return decoder
+
+
+def study_of(folder: Path, family: str = "qwen3_moe", **changes) -> dict:
+    """A study of a tiny mixture with its own tokenizer."""
+    values = tiny_study.made(folder, methods=METHODS, device="cpu")
+    values["calibration"] = {"samples": 32, "length": 32, "batch": 8, "shards": 4}
+    values["reliability"] = {"drift_quantile": 0.5}
+    decoder = tiny_mixture(family)
+    for name, tensor in decoder.model.named_buffers():
+        # a large bias would leave some experts without tokens
+        tensor.data *= 0.02 if "correction" in name else 1
+    decoder.model.save_pretrained(values["model"])
+    return values | changes

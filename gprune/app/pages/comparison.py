@@ -72,15 +72,15 @@ def show(run: Run) -> None:
 
 def _choose_runs(run: Run) -> list[Run]:
     situation = frame.situation()
-    shown = address.read_list(_RUNS, [other.name for other in situation.runs], [run.name])
+    shown = address.read_list(_RUNS, [other.name for other in situation.neuron_runs], [run.name])
     last = st.session_state.get(_LAST_RUN, run.name)
     if last != run.name and shown == [last]:
         # a page that shows one run follows the sidebar
         shown = [run.name]
         address.set_value(_RUNS, shown)
     st.session_state[_LAST_RUN] = run.name
-    run_labels = labels(situation.runs)
-    offered = run_choice.listed_runs(situation.runs, (run.name, *shown))
+    run_labels = labels(situation.neuron_runs)
+    offered = run_choice.listed_runs(situation.neuron_runs, (run.name, *shown))
     names = {other.name: run_choice.run_label(other, run_labels) for other in offered}
     chosen = address.multiselect("Runs", names, _RUNS, [run.name], width="stretch" if shown[1:] else _RUNS_WIDTH)
     return [other for name in chosen if (other := situation.run_named(name)) is not None] or [run]
@@ -114,7 +114,7 @@ def _introduce(runs: list[Run], compared: Comparison, text: str) -> str:
     """Return sentences on differing settings, on the runs' GPrune models, and on the text's relation to calibration."""
     sentences = []
     if len(runs) > 1:
-        run_labels = labels(frame.situation().runs)
+        run_labels = labels(frame.situation().neuron_runs)
         sentences += [
             f"{run_labels[run.name]} has no perplexities yet." for run in runs if not derived_cache.measured_pairs(run)
         ]
@@ -261,7 +261,7 @@ def _sentence(error: Exception) -> str:
 
 def _show_pareto(content: Card, run: Run, text: str) -> None:
     """Show the Pareto chart, and a link to the export of the cheapest model within the limit."""
-    similar_runs = figures.similar_runs(run, frame.situation().runs)
+    similar_runs = figures.similar_runs(run, frame.situation().neuron_runs)
     run_labels = labels(similar_runs)
     names = {other.name: run_choice.run_label(other, run_labels) for other in similar_runs}
     with st.container(horizontal=True, vertical_alignment="bottom"):

@@ -24,7 +24,6 @@ from gprune.pipeline.runs import LONGEST_RUN_NAME, save_notes
 from gprune.pipeline.runs.opened import Run, Unreadable, record
 from gprune.records import Perplexity
 from gprune.store import Store
-from gprune.study.methods import METHODS
 from gprune.system.errors import GpruneError, StoreError
 from gprune.system.units import amount, duration, seconds_since_1970
 
@@ -112,7 +111,7 @@ def _draw_controls(root: str, job: Job) -> None:
             key = f"jobs_resume_{job.id}"
             components.action_button("Resume", key, "play_arrow", components.attempt, "jobs", _resume, root, job.id)
         # a failed job may fail again with the same settings, so they can be edited first
-        if job.state == "failed" and study is not None and not job.creates_no_run:
+        if job.state == "failed" and study is not None and not (job.creates_no_run or study.prunes_experts):
             if components.button(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
                 address.to_launch(study, f"The settings of “{job.label}” are")
         run, current = frame.situation().run_named(run_status.run_of_job(root, job.id)), frame.current_run()
@@ -288,7 +287,8 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
         selection_mode="multi-row",
         alt="the runs of this cache with state, model, texts, retention, thresholds, best perplexity and size",
     )
-    chosen = [listed[row] for row in event["selection"]["rows"] if row < len(runs)]
+    comparable = {run.name for run in situation.neuron_runs}
+    chosen = [listed[row] for row in event["selection"]["rows"] if listed[row] in comparable]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
             f"{format_count(len(listed), 'run')}. Size: all results. Unique: freed by deletion.", width="stretch"
@@ -326,7 +326,7 @@ def _best_perplexity(run: Run) -> str:
     """Return the lowest perplexity of a pruned model, on a text that the run was not calibrated on if there is one."""
     study = run.study
     texts = sorted(study.evaluation.texts, key=lambda text: text in (study.primary, study.auxiliary))
-    pruned = [name for name in study.methods if METHODS[name].decision != "none"]
+    pruned = [name for name in study.methods if run.graph.methods[name].decision != "none"]
     for text in texts[:1]:
         values = {name: value for name in pruned if (value := _load_perplexity(run, name, text))}
         if values:
@@ -385,7 +385,11 @@ def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: 
                     "Show it on every page", f"runs_show_{name}", "visibility", run_choice.choose_run, name
                 )
             about = "Copies this run’s settings into the form on the Start tab."
-            if components.button("Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about):
+            # the form has no methods of experts
+            can_clone = not run.study.prunes_experts
+            if can_clone and components.button(
+                "Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about
+            ):
                 address.to_launch(run.study, f"The settings of “{title}” are")
             action = "Show it in lists again" if run.about.hidden else "Hide it from lists"
             if components.button(action, f"runs_hide_{name}", help="Its results and pages do not change."):

@@ -206,7 +206,7 @@ def _ask_model() -> dict[str, Any]:
 
 
 def _list_models() -> list[str]:
-    return list(dict.fromkeys(["demo", *(run.study.model for run in frame.situation().runs)]))
+    return list(dict.fromkeys(["demo", *(run.study.model for run in frame.situation().neuron_runs)]))
 
 
 def _shape_of(model: str) -> ModelShape | None:
@@ -779,7 +779,7 @@ def _submit(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) ->
 def draw_evaluation(root: str) -> None:
     """Draw the form that measures the current run again with its masks: on other texts, on tasks, or for speed."""
     run = frame.current_run()
-    if run is None:
+    if run is None or run.study.prunes_experts:
         return
     title = "Measure an existing run: other texts, tasks, speed"
     panel = st.expander(title, icon=":material/straighten:", key="launch_measure", on_change="rerun")
@@ -787,8 +787,8 @@ def draw_evaluation(root: str) -> None:
         return
     with panel, components.show_errors():
         st.caption(
-            f"Uses the masks of {escape(labels(frame.situation().runs)[run.name])} without calibrating or learning "
-            "again. The measurements become a separate run."
+            f"Uses the masks of {escape(labels(frame.situation().neuron_runs)[run.name])} without calibrating or "
+            "learning again. The measurements become a separate run."
         )
         key = f"measure_{run.name}"
         fields = _ask_evaluation(root, key, f"{key}_evaluate", run.study.evaluation)

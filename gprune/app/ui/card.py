@@ -255,7 +255,7 @@ def _explain_missing_result(run: Run | None, reason: MissingResultError) -> None
         message = f"Waiting for “{title}”. This card appears when it is ready."
     elif run is not None and (why := run_status.pack_reason(run, reason.title)):
         message, icon = escape_error(name_texts(why, run.study)), ":material/inventory_2:"
-    elif run is not None and "gprune" not in run.study.methods:
+    elif run is not None and "gprune" not in run.study.methods and not run.study.prunes_experts:
         message = f"{needed}. " + escape_error(f"This run compares {', '.join(run.study.methods)}, without GPrune.")
     st.info(message, icon=icon)
 

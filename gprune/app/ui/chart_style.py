@@ -12,7 +12,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from gprune.study.methods import METHODS, METRICS
+from gprune.study.methods import EXPERT_METHODS, METHODS, METRICS
 
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
 MUSTARD, ROSE, BROWN, INDIGO = "#BFA500", "#E07A8B", "#A05A3B", "#5C5CD6"
@@ -148,6 +148,8 @@ _METRIC_LABELS = {"twflap": "twFLAP (token-weighted)"}
 
 def label(method: str) -> str:
     """Return the display name of a method or a metric."""
+    if method in EXPERT_METHODS:
+        return EXPERT_METHODS[method].label
     return METHOD_LABELS.get(method) or _METRIC_LABELS.get(method) or METRICS.get(method, method)
 
 

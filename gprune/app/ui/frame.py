@@ -73,12 +73,12 @@ def run(sections: Mapping[str, Sequence[Any]], figures: Callable[[], SlideFigure
         _draw_frame(situation, place, sections)
         _report_ended_jobs(situation)
         warnings, run = st.container(), current_run()
-        if slides.open_slide_number():
+        if slides.open_slide_number() and not shows_experts():
             slides.draw_slide(run, figures())
         else:
             page.run()
         address.write_address(warnings)
-        if run is not None:
+        if run is not None and not run.study.prunes_experts:
             selection.warn_of_missing(run, warnings)
     freeze_loaded_objects()
 
@@ -114,7 +114,9 @@ def _draw_frame(situation: work.Situation, place: str, sections: Mapping[str, Se
             for page in pages:
                 place_of_page = address.last_place(page_names.page_at(page.url_path))
                 query = address.link_query(place_of_page)
-                st.page_link(page, query_params=query or None, width="stretch")
+                is_renamed = shows_experts() and page.url_path == page_names.PAGE_OF[selection.PLACE].url
+                label = page_names.EXPERTS if is_renamed else None
+                st.page_link(page, label=label, query_params=query or None, width="stretch")
     if situation.problem:
         st.error(escape_error(situation.problem), icon=":material/error:")
     run_choice.explain_missing(situation.runs)
@@ -133,19 +135,29 @@ def current_run() -> Run | None:
     return situation().run_named(str(st.session_state.get(run_choice.SHOWN, "")))
 
 
+def shows_experts() -> bool:
+    """Return True if the chosen run prunes experts."""
+    run = current_run()
+    return run is not None and run.study.prunes_experts
+
+
 def _draw_sidebar(situation: work.Situation, place: str) -> None:
     if situation.runs:
         run_choice.draw_run_list(situation.runs)
     run = current_run() if situation.runs else None
+    prunes_neurons = run is not None and not run.study.prunes_experts
     if run is not None:
-        selection.draw_search(run)
+        if prunes_neurons:
+            selection.draw_search(run)
         with st.container(horizontal=True, gap="xsmall"):
             _draw_badges(run)
     _draw_jobs(situation, run, place)
     if run is not None:
-        selection.draw_chip(run)
+        if prunes_neurons:
+            selection.draw_chip(run)
         _draw_settings(run)
-    slides.draw_button("frame_slides", type="tertiary", shortcut="P")
+    if run is None or prunes_neurons:
+        slides.draw_button("frame_slides", type="tertiary", shortcut="P")
     components.install("one_step_back")
     if situation.unreadable:
         _draw_unreadable(situation)
@@ -204,8 +216,9 @@ def _describe_interruption(run: Run) -> str:
 
 def _draw_settings(run: Run) -> None:
     study = run.study
+    unit = "experts" if study.prunes_experts else escape(method_label(study.metric))
     st.caption(
-        f"{escape(study.model)} · {escape(method_label(study.metric))} · {percent(study.retention)} retention  \n"
+        f"{escape(study.model)} · {unit} · {percent(study.retention)} retention  \n"
         f"A: {escape(study.text_name(study.primary))}  \nB: {escape(study.text_name(study.auxiliary))}"
     )
     with st.popover("Settings", icon=":material/tune:", width="stretch"):
@@ -242,15 +255,24 @@ def page_title(title: str, question: str) -> None:
     st.caption(question)
 
 
-def declare_page(title: str, question: str) -> Callable[[Callable[[Run], None]], Callable[[], None]]:
-    """Return a decorator that makes a page of a function that draws a run; without a run, the page shows a hint."""
+def declare_page(
+    title: str, question: str, experts: bool = False
+) -> Callable[[Callable[[Run], None]], Callable[[], None]]:
+    """Return a decorator that makes a page of a function that draws a run; without a run, the page shows a hint.
+
+    A page shows only runs that prune neurons or, with `experts`, only those that prune experts. For other runs it says
+    so and links to the page of experts.
+    """
 
     def decorate(draw: Callable[[Run], None]) -> Callable[[], None]:
         @wraps(draw)
         def show() -> None:
             page_title(title, question)
             run = require_run()
-            if run is not None:
+            if run is not None and run.study.prunes_experts != experts:
+                st.info(f"This run prunes experts. See {page_names.EXPERTS}.", icon=":material/info:")
+                address.link(selection.PLACE, page_names.EXPERTS, ":material/hub:")
+            elif run is not None:
                 draw(run)
 
         return show
@@ -296,7 +318,11 @@ def _explain_incomplete(run: Run) -> None:
     with row:
         # the same settings may fail again
         failed = run.state == "failed"
-        if failed and components.button(address.EDIT, key="frame_edit", icon=":material/edit:"):
+        if (
+            failed
+            and not run.study.prunes_experts
+            and components.button(address.EDIT, key="frame_edit", icon=":material/edit:")
+        ):
             address.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
 
 
@@ -397,7 +423,7 @@ def _draw_banner(situation: work.Situation, job: Job) -> None:
                 run_choice.choose_run(run.name)
             target = _RESULT_PLACES.get(job.arguments[0] if job.arguments else "", "home")
             address.open_page(target if job.state == "done" else "launch")
-        if is_result and run is not None:
+        if is_result and run is not None and not run.study.prunes_experts:
             if components.button("Compare", f"ended_compare_{job.id}", icon=":material/leaderboard:"):
                 _close_banner(job.id)
                 # a job that another program has started is compared with the run that is shown
@@ -418,6 +444,8 @@ def describe_result(run: Run, origin: Run | None) -> str:
 
     If `origin` is None, or the two runs have no text measured on the same windows, return the headline of the run.
     """
+    if run.study.prunes_experts:
+        return f"See {page_names.EXPERTS}."
     try:
         method, changes = _paired_changes(run, origin) if origin is not None and origin.name != run.name else ("", [])
         if origin is None or not changes:

@@ -33,6 +33,9 @@ NAMES = {
 }
 """titles of pages and tabs, by the module that draws them"""
 
+EXPERTS = "Experts"
+"""title of the page Neurons for runs that prune experts"""
+
 
 @dataclass(frozen=True, slots=True)
 class Page:

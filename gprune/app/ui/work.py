@@ -47,6 +47,11 @@ class Situation:
         """Jobs that wait or run."""
         return [job for job in self.jobs if job.active]
 
+    @property
+    def neuron_runs(self) -> list[Run]:
+        """Runs that prune neurons, not experts."""
+        return [run for run in self.runs if not run.study.prunes_experts]
+
     def run_named(self, name: str) -> Run | None:
         """Return a run by name, or None if there is none."""
         return next((run for run in self.runs if run.name == name), None)
@@ -69,7 +74,7 @@ def read_situation(root: str) -> Situation:
         require_folder(Path(root))
     except StoreError as error:
         return Situation(root, [], [], [], str(error))
-    runs, unreadable = all_runs(root)
+    runs, unreadable = all_runs(root, experts=True)
     try:
         jobs = queue.jobs(Path(root))
         if any(job.active for job in jobs):

@@ -27,7 +27,7 @@ from gprune.system.units import seconds_since_1970
 R = TypeVar("R")
 T = TypeVar("T")
 P = ParamSpec("P")
-_EXPERTS = "the run prunes experts, which pages and reports do not show: use `run STUDY --json` or gprune.open"
+_EXPERTS = "the run prunes experts, which reports do not show: see the page Experts, or use gprune.open"
 _RECORD_TYPES = {kind.record.__name__: kind.record for kind in stages.KINDS.values() if kind.record is not None}
 
 
@@ -279,7 +279,7 @@ def recorded_graph(record: dict[str, Any], source: str, *, require_inputs: bool 
 def all_runs(root: str, experts: bool = False) -> tuple[list[Run], list[Unreadable]]:
     """Return every run of a cache, latest started first, and the runs whose records cannot be used.
 
-    Runs that prune experts, which no page shows, are among the latter unless `experts` is set.
+    Runs that prune experts, which only the page *Experts* shows, are among the latter unless `experts` is set.
     """
     readable, unreadable = list[Run](), list[Unreadable]()
     for path in sorted((Path(root) / "runs").glob(f"*/{runs.RECORD}")):

@@ -1,0 +1,287 @@
+"""Figures of runs that prune experts: scores and drift, RASA, masks, and their dependence on the calibration text."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from gprune.analysis import paired_test
+from gprune.analysis.formatting import percent
+from gprune.analysis.paired_test import Measurement
+from gprune.analysis.thresholds import OUTCOMES
+from gprune.app.ui import derived_cache, marks
+from gprune.app.ui.chart_style import BLUE, GREY, PAIR, PALE, TEXT_A, TEXT_B, label, style
+from gprune.app.ui.panel import Panel
+from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure, text_pair
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.pruning.experts import criteria
+from gprune.pruning.ranking import standardize
+from gprune.records import Array
+from gprune.records.experts import LEAST_TOKENS, ExpertMasks, ExpertScores
+from gprune.study.methods import EXPERT_CRITERIA
+
+FREQUENCY, SCORE_A, SCORE_B, DRIFT = "frequency", "score_a", "score_b", "drift"
+QUANTITIES = {FREQUENCY: "Frequency on A", SCORE_A: "Score on A", SCORE_B: "Score on B", DRIFT: "Rank drift"}
+"""quantities that the colour of an expert can stand for"""
+UNITS = {
+    "frequency": "share of tokens",
+    "reap": "mean g·‖f(x)‖ of its tokens",
+    "routed_norm": "mean g·‖f(x)‖ of all tokens",
+    "man": "mean ‖f(x)‖ of its tokens",
+}
+"""units of the scores, by criterion; g is the router's weight, f(x) the output of the expert"""
+_COLD = f"Experts with fewer than {LEAST_TOKENS} tokens on a text have no rank."
+CHANGE = ", change (%)"
+"""ending of the columns with the change of perplexity from the dense model"""
+_LOOKS = ((GREY, "circle"), (TEXT_A, "square"), (TEXT_B, "diamond"))
+"""hue and symbol of each outcome of RASA"""
+_ROW_PIXELS, _TITLE_PIXELS, _COLUMNS = 24, 36, 3
+"""heights of a layer and of the title of a method, and number of methods side by side"""
+_MOST_SEPARATED = 40
+"""number of experts up to which cells have gaps"""
+
+
+def criterion_labels(run: Run) -> dict[str, str]:
+    """Return the labels of the criteria whose drift the study computes; first those that it adapts."""
+    names = [stage.id.metric for stage in stages.drifts_of_experts(run.graph)]
+    names.sort(key=lambda name: not run.has(stages.adapted_experts, name))
+    return {name: EXPERT_CRITERIA[name] for name in names}
+
+
+def values_of(run: Run, criterion: str, quantity: str) -> Array:
+    """Return a quantity of QUANTITIES as (layers, experts); NaN for the drift of an expert without rank."""
+    if quantity == DRIFT:
+        return run.load(stages.expert_rank_drift, criterion).magnitude
+    if quantity == FREQUENCY:
+        return criteria.score_experts("frequency", run.load(stages.expert_statistics)).values
+    return run.load(stages.expert_scores, criterion, "primary" if quantity == SCORE_A else "auxiliary").values
+
+
+def expert_map(run: Run, criterion: str, quantity: str) -> Panel:
+    """A quantity of every expert, by layer."""
+    values, names, layers = values_of(run, criterion, quantity), names_in_figure(run.study), _layer_names(run)
+    unit = {DRIFT: "rank drift d (0 to 1)", FREQUENCY: UNITS["frequency"]}.get(quantity, UNITS[criterion])
+    figure = marks.heat_map(
+        values, list(range(values.shape[1])), layers, unit, hoverinfo=None, **_gaps(values.shape[1]),
+        hovertemplate="layer %{y}, expert %{x}: %{z:.4g}<extra></extra>",
+    )  # fmt: skip
+    style(figure, "expert", "layer", max(_height(len(layers), 480) + 100, 300))
+    figure.update_yaxes(type="category", showgrid=False)
+    summary, (first, second) = run.load(stages.expert_rank_drift, criterion).summary, text_pair(run.study)
+    floor = max(summary["resample_primary"], summary["resample_auxiliary"])
+    title = f"{EXPERT_CRITERIA[criterion]} ranks shift by {summary['drift']:.3f} from {first} to {second}"
+    title += f", by {floor:.3f} when resampled" if np.isfinite(floor) else ""
+    blank = " Blank: no rank." if quantity == DRIFT else ""
+    of_criterion = f" by {EXPERT_CRITERIA[criterion]}" if quantity in (SCORE_A, SCORE_B, DRIFT) else ""
+    return Panel(
+        figure,
+        f"{escape(name_texts(QUANTITIES[quantity], run.study))}{of_criterion}.{blank}",
+        title=title if np.isfinite(summary["drift"]) else "No expert has a rank on both texts",
+        how=f"Each row is a layer with a mixture, each cell an expert. The drift is the shift of its rank by "
+        f"{EXPERT_CRITERIA[criterion]} within the layer, as a share of the longest shift. The title has the mean over "
+        f"ranked experts, and the larger drift between two halves of {first} or of {second}, which have half the "
+        f"tokens; between a half of {first} and one of {second} it is {summary['half']:.3f}. {_COLD}",
+        table=lambda: expert_table(run, criterion),
+        alt=f"{names['A']} and {names['B']}: {QUANTITIES[quantity]} of every expert",
+    )
+
+
+def expert_table(run: Run, criterion: str) -> pd.DataFrame:
+    """Return a table with every quantity of every expert."""
+    columns = {QUANTITIES[name]: values_of(run, criterion, name).ravel() for name in QUANTITIES}
+    record = run.load(stages.expert_rank_drift, criterion)
+    columns |= {"Tokens on A": record.tokens_primary.ravel(), "Tokens on B": record.tokens_auxiliary.ravel()}
+    layers, experts = np.indices(record.signed.shape).reshape(2, -1)
+    named = {name_texts(name, run.study): values for name, values in columns.items()}
+    return pd.DataFrame({"layer": np.array(_layer_names(run))[layers], "expert": experts} | named)
+
+
+def adaptation(run: Run, criterion: str) -> Panel:
+    """Drift of every expert against its score on A, with the thresholds of RASA if the run adapts the criterion."""
+    record, settings = run.find(stages.adapted_experts, criterion), run.study.reliability
+    drift, scores = (values_of(run, criterion, name) for name in (DRIFT, SCORE_A))
+    is_standardized = record is not None and settings.score_scale == "standardized"
+    scores = standardize(scores) if is_standardized else scores
+    outcome = np.zeros(drift.shape, dtype=int) if record is None else record.adapted + record.from_auxiliary * 1
+    indices: Any = np.indices(drift.shape)
+    layers, experts = indices
+    figure, layer_names = go.Figure(), np.array(_layer_names(run))
+    for value, (color, symbol) in enumerate(_LOOKS[: 1 if record is None else 3]):
+        is_member = (outcome == value) & np.isfinite(drift)
+        marks.add_points(
+            figure, drift[is_member], scores[is_member], {"color": color, "symbol": symbol, "size": 9, "opacity": 0.8},
+            "layer %{customdata[0]}, expert %{customdata[1]}: drift %{x:.3f}, score %{y:.4g}<extra></extra>",
+            name=f"{OUTCOMES[value]} ({is_member.sum()})",
+            customdata=np.stack([layer_names[layers[is_member]], experts[is_member]], axis=1),
+        )  # fmt: skip
+    unit = "SD from layer mean" if is_standardized else UNITS[criterion]
+    style(figure, "rank drift d", f"score on {names_in_figure(run.study)['A']} ({unit})", 380)
+    (first, second), name = text_pair(run.study), EXPERT_CRITERIA[criterion]
+    if record is None:
+        title, caption = f"This run does not adapt {name}", "Each point is an expert with a rank on both texts."
+    else:
+        line = {"color": GREY, "dash": "dash", "width": 2}
+        if settings.selection in ("drift", "drift_and_score") and np.isfinite(record.drift_threshold):
+            figure.add_vline(record.drift_threshold, line=line)
+        if settings.selection == "drift_and_score" and np.isfinite(record.score_threshold):
+            figure.add_hline(record.score_threshold, line=line)
+        title = f"RASA adapts {record.adapted.sum()} of {drift.size} experts"
+        title += f" and scores {record.from_auxiliary.sum()} of them on {second}"
+        caption = (
+            "Dashed: the thresholds. Adapted experts are right of and below them and shift more than by resampling."
+        )
+        if settings.selection != "drift_and_score":
+            caption = f"The rule of this run selects by {settings.selection}. Dashed: its threshold, if it has one."
+    return Panel(
+        figure,
+        caption,
+        title=title,
+        how="RASA with the expert as module: an expert is adapted if its drift and its score pass the thresholds, and "
+        "if its drift exceeds that between halves of either text, which is the effect of resampling. An adapted "
+        f"expert is scored on {second} if halves of {second} rank it more repeatably than halves of {first}. {_COLD}",
+        table=lambda: expert_table(run, criterion).assign(decision=np.array(OUTCOMES)[outcome.ravel()]),
+    )
+
+
+def load_masks(run: Run) -> dict[str, ExpertMasks]:
+    """Return the masks of the study's methods that exist, by method. Raises MissingResultError if there are none."""
+    methods = [name for name in run.masks_of if run.has(stages.expert_masks, name)]
+    run.require(methods, stages.expert_masks, next(iter(run.masks_of)))
+    return {name: run.load(stages.expert_masks, name) for name in methods}
+
+
+def removed_experts(run: Run) -> Panel:
+    """Experts that every method keeps, by layer."""
+    masks, layers = load_masks(run), _layer_names(run)
+    rows, count = -(-len(masks) // _COLUMNS), next(iter(masks.values())).count
+    height = rows * (_height(len(layers), 240) + _TITLE_PIXELS)
+    figure = make_subplots(
+        rows, _COLUMNS, subplot_titles=[in_figure(label(name)) for name in masks], shared_xaxes=True,
+        shared_yaxes=True, vertical_spacing=_TITLE_PIXELS / height, horizontal_spacing=0.04,
+    )  # fmt: skip
+    for index, record in enumerate(masks.values()):
+        figure.add_heatmap(
+            z=record.experts.astype(np.int8), y=layers, colorscale=[[0.0, PALE], [1.0, BLUE]], zmin=0, zmax=1,
+            showscale=False, hovertemplate="layer %{y}, expert %{x}: %{z} (1 = kept)<extra></extra>",
+            **_gaps(record.experts.shape[1]), row=index // _COLUMNS + 1, col=index % _COLUMNS + 1,
+        )  # fmt: skip
+    style(figure, "", "", height + 84, margin={"l": 64, "r": 16, "t": 32, "b": 52})
+    figure.update_xaxes(showgrid=False).update_yaxes(type="category", showgrid=False)
+    figure.update_xaxes(title_text="expert", row=rows)
+    figure.update_yaxes(title_text="layer", col=1)
+    total = next(iter(masks.values())).experts.shape[1]
+    return Panel(
+        figure,
+        "Blue: kept. Grey: removed.",
+        title=f"Every method keeps {count} of {total} experts in each layer",
+        how="A stock model has the same number of experts in every layer. Methods differ in the experts that they "
+        "keep. “Auxiliary text” scores on the second text, “score average” on the mean of both scores, and “adapted” "
+        "applies RASA.",
+        table=lambda: _mask_table(masks, layers),
+    )
+
+
+def _mask_table(masks: dict[str, ExpertMasks], layer_names: list[str]) -> pd.DataFrame:
+    layers, experts = np.indices(next(iter(masks.values())).experts.shape).reshape(2, -1)
+    kept = {label(name): record.experts.ravel().astype(int) for name, record in masks.items()}
+    return pd.DataFrame({"layer": np.array(layer_names)[layers], "expert": experts} | kept)
+
+
+def text_dependence(run: Run) -> Panel:
+    """Share of the experts that a criterion keeps with the scores of only one of two texts, or of two halves."""
+    table, (first, second) = dependence_table(run), text_pair(run.study)
+    figure = go.Figure()
+    for column, color in zip(table.columns[1:], (PAIR, marks.EXCESS, GREY), strict=True):
+        text = [percent(share) for share in table[column]]
+        hover = "%{x}: %{y:.1%} decided differently"
+        marks.add_bars(
+            figure,
+            table["criterion"],
+            table[column],
+            in_figure(column),
+            color,
+            hover,
+            text=text,
+            textposition="outside",
+        )
+    style(figure, "criterion", "decisions that differ", 340, barmode="group")
+    figure.update_xaxes(type="category").update_yaxes(tickformat=".0%")
+    shape = run.load(stages.expert_shape)
+    share = shape.kept_experts(run.study.retention) / shape.experts
+    top = table.loc[table.iloc[:, 1].idxmax()]
+    return Panel(
+        figure,
+        f"Share of experts that are kept with the scores of only one text, if {percent(share)} are kept.",
+        title=f"{top['criterion']}: {percent(top.iloc[1])} of the decisions differ between the texts, "
+        f"{percent(top.iloc[3])} between halves of {first}",
+        how=f"The criterion's rule is applied to the scores on {first} and to those on {second}. Halves have half "
+        f"the tokens: compare the halves of {first} and {second} with the two halves of {first}, which show the "
+        f"effect of resampling. Two independent selections of this size would differ in "
+        f"{percent(2 * share * (1 - share))} of the decisions.",
+        table=lambda: table,
+    )
+
+
+def dependence_table(run: Run) -> pd.DataFrame:
+    """Return the share of decisions that differ between texts, halves of texts and halves of A, by criterion."""
+    shape, shards = run.load(stages.expert_shape), range(run.study.calibration.shards)
+    statistics = [run.load(stages.expert_statistics, text) for text in stages.PAIR]
+
+    def difference(first: ExpertScores, second: ExpertScores) -> float:
+        masks = [criteria.allocate_experts("", shape, scores, run.study.retention) for scores in (first, second)]
+        return float((masks[0].experts != masks[1].experts).mean())
+
+    rows = []
+    for name, title in criterion_labels(run).items():
+        pair = [criteria.score_experts(name, sums) for sums in statistics]
+        halves = [criteria.score_halves(name, sums, shards[::2], shards[1::2]) for sums in statistics]
+        compared = (pair, (halves[0][0], halves[1][0]), halves[0])
+        rows.append([title, *(difference(*scores) for scores in compared)])
+    columns = ("A against B", "half of A against half of B", "two halves of A")
+    return pd.DataFrame(rows, columns=["criterion", *(name_texts(column, run.study) for column in columns)])
+
+
+def measure(run: Run) -> list[Measurement]:
+    """Return the perplexities of a run. Raises MissingResultError if there is none."""
+    shape, pairs = run.load(stages.expert_shape), derived_cache.measured_pairs(run)
+    run.require(pairs, stages.perplexity, run.study.methods[0], run.study.evaluation.texts[0])
+    masks = {name: run.load(stages.expert_masks, name) for name, _ in pairs if name in run.masks_of}
+    measurements = []
+    for method, text in pairs:
+        count, retention = (masks[method].count, masks[method].retention) if method in masks else (shape.experts, 1.0)
+        stage, parameters = stages.perplexity(run.graph, method, text), shape.pruned_parameters(count)
+        measurements.append(derived_cache.measurement(run, method, text, stage, retention, parameters))
+    return measurements
+
+
+def perplexity_table(run: Run, measurements: Sequence[Measurement]) -> pd.DataFrame:
+    """Return the perplexity of every method on every text, with the change from the dense model and its interval."""
+    rows: dict[str, dict[str, object]] = {}
+    dense = {item.text: item for item in measurements if item.method == "dense"}
+    for item in measurements:
+        row = rows.setdefault(item.method, {"method": label(item.method), "retention": item.retention})
+        name = run.study.text_name(item.text)
+        row[name] = item.perplexity
+        if item.text in dense:
+            difference = paired_test.difference(item, dense[item.text])
+            row[f"{name}{CHANGE}"] = 100 * difference.change
+            row[f"{name}, interval"] = paired_test.interval_in_percent(difference, 1)
+    return pd.DataFrame(list(rows.values()))
+
+
+def _layer_names(run: Run) -> list[str]:
+    return [str(layer) for layer in run.load(stages.expert_shape).layers]
+
+
+def _height(layers: int, most: int) -> int:
+    """Return the height of the cells of a heat map in pixels, at most `most`."""
+    return min(_ROW_PIXELS * layers, most)
+
+
+def _gaps(experts: int) -> dict[str, int]:
+    """Return the gaps between cells, none if the cells are narrow."""
+    return dict.fromkeys(("xgap", "ygap"), int(experts <= _MOST_SEPARATED))

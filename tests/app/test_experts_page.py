@@ -1,0 +1,128 @@
+"""The page Experts of a run that prunes experts, the other pages of such a run, and runs of neurons next to it."""
+
+import base64
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_study
+from app_driver import PAGES, charts, on, open_page, opened, words
+from synthetic_run import write_run
+from tiny_experts import study_of
+
+from gprune import pipeline
+from gprune.app.ui import frame
+from gprune.app.ui.page_names import PAGE_OF
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import run_named
+from gprune.store import Store
+from gprune.study import from_dict
+
+WITHOUT_RUN = ("studies", "launch", "reading", "words", "keys", "features")
+"""places that show more than the chosen run"""
+
+
+@pytest.fixture(scope="module")
+def expert_root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("experts")
+    result = pipeline.run(from_dict(study_of(folder)), Store(folder / "cache"), tiny_study.silent)
+    return folder / "cache", result["run"].rsplit("/", 1)[-1]
+
+
+@pytest.fixture
+def experts(expert_root, monkeypatch):
+    """The run of experts, in the cache that the app uses."""
+    root, name = expert_root
+    monkeypatch.setenv("GPRUNE_CACHE", str(root))
+    return run_named(str(root), name, experts=True)
+
+
+def labels_of_links(app):
+    return [item.proto.label for item in app.get("page_link") if item.proto.label]
+
+
+def test_every_page_of_such_a_run_works_or_refers_to_experts(experts):
+    app = opened(layer="1", slide="2")
+    for place in PAGES:
+        app = on(app, place)
+        page, shown = PAGE_OF[place].url, words(app)
+        assert not app.error, (place, [item.value for item in app.error])
+        is_refused = "This run prunes experts. See Experts." in shown
+        assert is_refused == (page != "neurons" and place not in WITHOUT_RUN), place
+        assert "Experts" in labels_of_links(app) and "Neurons" not in labels_of_links(app), place
+        if page == "neurons":
+            assert app.title[-1].value == "Experts"
+
+
+def test_the_list_of_runs_and_a_finished_job_name_experts(experts):
+    page = open_page("launch", run=experts.name, jobs_tab="runs")
+    assert "REAP" in str(page.dataframe[0].value["best PPL"]) or "MAN" in str(page.dataframe[0].value["best PPL"])
+    assert not {"runs_clone_" + experts.name, "frame_slides"} & {button.key for button in page.button}
+    assert frame.describe_result(experts, None) == "See Experts."
+
+
+def test_figures_show_the_numbers_of_the_records(experts):
+    page = open_page("map", run=experts.name, xp_quantity="score_b")
+    heat_map, scatter, masks, shares = charts(page)
+    scores = [experts.load(stages.expert_scores, "reap", text).values for text in stages.PAIR]
+    assert np.allclose(decoded(heat_map["data"][0]["z"]), scores[1], rtol=1e-6)
+    assert heat_map["data"][0]["y"] == ["0", "2"] and "score" not in heat_map["data"][0]["colorbar"]["title"]["text"]
+    drift, adapted = experts.load(stages.expert_rank_drift, "reap"), experts.load(stages.adapted_experts, "reap")
+    points = np.concatenate([np.stack([decoded(trace["x"]), decoded(trace["y"])], axis=1) for trace in scatter["data"]])
+    assert np.allclose(
+        np.sort(points, axis=0), np.sort(np.stack([drift.magnitude, scores[0]]).reshape(2, -1).T, axis=0)
+    )
+    assert [len(decoded(trace["x"])) for trace in scatter["data"]] == [
+        (~adapted.adapted).sum(), (adapted.adapted & ~adapted.from_auxiliary).sum(), adapted.from_auxiliary.sum()
+    ]  # fmt: skip
+    assert {line.get("x0") for line in scatter["layout"]["shapes"]} >= {adapted.drift_threshold}
+    assert adapted.score_threshold in {line.get("y0") for line in scatter["layout"]["shapes"]}
+
+    methods = [name for name in experts.study.methods if name != "dense"]
+    records = {name: experts.load(stages.expert_masks, name).experts for name in methods}
+    kept = [decoded(trace["z"]).astype(bool) for trace in masks["data"]]
+    assert all(np.array_equal(*pair) for pair in zip(kept, records.values(), strict=True))
+    halves = [np.argsort(np.argsort(-score, axis=1), axis=1) < 6 for score in scores]
+    assert np.array_equal(halves[0], records["experts_reap"])
+    position = shares["data"][0]["x"].index("REAP")
+    assert decoded(shares["data"][0]["y"])[position] == (halves[0] != halves[1]).mean() > 0
+
+    table = next(item.value for item in page.dataframe if "retention" in item.value)
+    for text in experts.study.evaluation.texts:
+        measured = [experts.load(stages.perplexity, name, text).perplexity for name in experts.study.methods]
+        assert table[experts.study.text_name(text)].tolist() == measured
+    assert table["retention"].tolist() == [1.0, *[0.5] * len(methods)]
+    assert "does not adapt MAN" in words(open_page("map", run=experts.name, xp_criterion="man"))
+
+
+def test_cards_of_a_run_without_masks_say_what_is_missing(experts):
+    study = experts.study.with_settings({"retention": 0.75, "name": "early"})
+    root = Path(experts.root)
+    name = pipeline.run(study, Store(root), tiny_study.silent, until="drift")["run"].rsplit("/", 1)[-1]
+    page = open_page("inspector", run=name)
+    assert "Needs “masks of REAP”, which this run does not have." in words(page) and len(charts(page)) == 3
+    assert sum(item.value.startswith("Needs “") for item in page.info) == 1 and not page.error
+    shutil.rmtree(root / "runs" / name)
+
+
+def decoded(values):
+    """An array of a figure, which Plotly writes as base64 or as a list."""
+    if not isinstance(values, dict):
+        return np.array(values)
+    array = np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"])
+    return array.reshape([int(size) for size in values["shape"].split(",")]) if "shape" in values else array
+
+
+def test_a_run_of_neurons_shows_no_trace_of_experts(experts, cache):
+    root = Path(experts.root)
+    name = write_run(root)
+    try:
+        for place in ("home", "inspector", "compare", "launch"):
+            page = open_page(place, run=name)
+            assert "Neurons" in labels_of_links(page) and "Experts" not in labels_of_links(page)
+            assert "xperts" not in words(page)
+            # the list of runs in the sidebar alone has the other run
+            assert all(experts.study.name not in item.options for item in page.multiselect)
+    finally:
+        shutil.rmtree(root / "runs" / name)
