@@ -18,7 +18,7 @@ from gprune.app.ui.commands import study_arguments as shell_words
 from gprune.evaluation.tasks import listed_tasks
 from gprune.plugins import registry
 from gprune.study import Study, from_dict, methods, profiles
-from gprune.study.demo import demo_study
+from gprune.study.demo import demo_study, experts_demo
 from gprune.study.methods import CONTROLS, with_controls
 from gprune.study.profiles import Profile
 from gprune.study.settings import ChoiceSettings, EvaluationSettings, ReliabilitySettings, RepairSettings
@@ -412,3 +412,14 @@ def test_three_steps_have_few_controls_and_enter_adds_one_method(cache):
     assert len(controls) <= 25 and not any(item.key == "launch_device" for item in controls)
     # a first entry "Select 6 matches" is what Enter would take
     assert all(field.proto.select_all == 0 for field in app.multiselect if field.key.startswith("launch_"))
+
+
+def test_a_mixture_of_experts_has_methods_of_its_own(cache, started):
+    app = open_page("launch")
+    app.button(key="launch_fill_demo-experts").click().run()
+    assert "Pruned: experts." in words(app) and "neurons and key/value groups" not in words(app)
+    # with a model of another kind, the methods follow
+    app.selectbox(key="launch_model").set_value("demo").run()
+    assert app.multiselect(key="launch_methods").value == list(demo_study().methods)
+    app.button(key="launch_fill_demo-experts").click().run()
+    assert start(app, started) == experts_demo()

@@ -27,15 +27,16 @@ from gprune.data.demo import texts as embedded
 from gprune.data.texts import catalogue, corpus_relation
 from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, listed_tasks, needs_index, read_documents, resolve
 from gprune.models import families, identity
+from gprune.models.expert_families import EXPERT_FAMILIES
 from gprune.pipeline.estimate import ANYWAY, Forecast, estimate_study
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.records import ModelShape, budget
 from gprune.records.repairs import AUTO, REPAIR_BY_WORD
 from gprune.store import explain_errors
 from gprune.study import EvaluationSettings, Study, from_dict, methods, profiles, run_name
-from gprune.study.demo import DEMOS, demo_study
+from gprune.study.demo import DEMOS, demo_study, experts_demo
 from gprune.study.fields import documentation
-from gprune.study.methods import CONTROLS, METHODS, choices, metric_choices, with_controls
+from gprune.study.methods import CONTROLS, EXPERT_METHODS, METHODS, choices, metric_choices, with_controls
 from gprune.study.settings import PRESET_LENGTHS
 from gprune.study.study import split_text_name
 from gprune.system.errors import CorpusError, GpruneError, SettingsError
@@ -124,7 +125,7 @@ def draw_form(root: str, is_open: bool) -> None:
         # errors of all fields are shown at the top, where they are visible
         complaint = st.container()
         values = _ask_model() | _ask_calibration()
-        values |= _ask_measurements(root)
+        values |= _ask_measurements(root, values["model"])
         advanced = st.expander("Advanced", icon=":material/tune:", key="launch_more", on_change="rerun")
         is_expanded = bool(advanced.open or st.session_state.get(MORE))
         # the settings stay when the expander is closed again
@@ -168,7 +169,7 @@ def fill(study: Study) -> None:
         "launch_seeds": "",
         "launch_substitute": named.get(study.substitute, study.substitute) or None,
         "launch_metric": study.metric if study.metric in metric_choices() else "flap",
-        "launch_methods": [name for name in study.methods if name in choices()],
+        "launch_methods": [name for name in study.methods if name in (*choices(), *EXPERT_METHODS)],
         "launch_trust": study.trust_remote_code and trusts_code(),
     }
     st.session_state.update({key: list(value) if isinstance(value, tuple) else value for key, value in widgets.items()})
@@ -202,17 +203,26 @@ def _ask_model() -> dict[str, Any]:
             f"Pruned: neurons and key/value groups in {shape.layers} layers, each with {shape.neurons:,} neurons and "
             f"{shape.kv_heads} groups. Embeddings and the output layer are not pruned."
         )
+    elif _is_mixture(model):
+        st.caption("Pruned: experts. Attention, shared experts and dense layers are not pruned.")
     return {"model": model, "name": name}
 
 
 def _list_models() -> list[str]:
-    return list(dict.fromkeys(["demo", *(run.study.model for run in frame.situation().neuron_runs)]))
+    return list(dict.fromkeys(["demo", "demo-experts", *(run.study.model for run in frame.situation().neuron_runs)]))
+
+
+def _is_mixture(model: str) -> bool:
+    """Return True if a model on this machine is a mixture of experts."""
+    with contextlib.suppress(GpruneError, KeyError, TypeError, ValueError):
+        return identity.configuration(identity.locate(model)).get("model_type") in EXPERT_FAMILIES
+    return False
 
 
 def _shape_of(model: str) -> ModelShape | None:
     """Return the shape of a model, or None if its configuration is not on this machine or not supported."""
     try:
-        return families.shape_of(identity.configuration(identity.locate(model)))
+        return None if _is_mixture(model) else families.shape_of(identity.configuration(identity.locate(model)))
     except (GpruneError, KeyError, TypeError, ValueError):
         return None
 
@@ -266,7 +276,7 @@ def _follow_texts(primary: str, auxiliary: str) -> None:
             state[KEYS["substitute"]] = new[-1] or None
 
 
-def _ask_measurements(root: str) -> dict[str, Any]:
+def _ask_measurements(root: str, model: str) -> dict[str, Any]:
     st.markdown("**3 Methods and measurements**")
     demo = demo_study()
     left, right = st.columns([1, 3])
@@ -281,7 +291,12 @@ def _ask_measurements(root: str) -> dict[str, Any]:
         )
     with right:
         options = {"format_func": label, "select_all": False}
-        chosen = _ask(st.multiselect, "methods", list(choices()), demo.methods, **options)
+        offered = ("dense", *EXPERT_METHODS) if _is_mixture(model) else choices()
+        default = [name for name in dict.fromkeys((*demo.methods, *experts_demo().methods)) if name in offered]
+        if not set(st.session_state.get(KEYS["methods"]) or ()) <= set(offered):
+            # the model is of another kind than before
+            st.session_state[KEYS["methods"]] = default
+        chosen = _ask(st.multiselect, "methods", list(offered), default, **options)
     faults = methods.installed_plugins().faults
     for fault in faults:
         st.caption(f":material/extension_off: {escape(fault.message)}")
