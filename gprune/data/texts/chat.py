@@ -121,7 +121,7 @@ def as_conversation(document: str) -> str:
     """Return a document as a conversation; plain text becomes the message of a user."""
     if is_conversation(document):
         return document
-    return _SEPARATOR + json.dumps([{"role": "user", "content": document}])
+    return write_document({"messages": [{"role": "user", "content": document}]}, "a prompt")
 
 
 def is_conversation(document: str) -> bool:

@@ -110,9 +110,7 @@ def save(
         write_record(partial, record)
         model_card.write(partial, record, figures)
         loaded = _read_like(partial, model)
-        require_same_tensors(model, loaded)
-        require_same_logits(model, loaded, tokens)
-        require_same_tokens(tokenizer, partial)
+        require_same_model(model, loaded, tokens, tokenizer, partial)
         if accept is not None:
             accept(loaded)
     return folder
@@ -211,6 +209,16 @@ def _logits(model: Any, tokens: Sequence[int]) -> torch.Tensor:
     """Return (tokens, vocabulary) float32 logits on the CPU."""
     batch = torch.tensor([tokens], device=model.device)
     return model(input_ids=batch, use_cache=False).logits[0].float().cpu()
+
+
+def require_same_model(live: Any, loaded: Any, tokens: Sequence[int], tokenizer: Any, folder: Path) -> None:
+    """Raise CheckpointError if a model that was read back, or the tokenizer in its folder, differs from what was saved.
+
+    `live` and `tokenizer` were saved, and `tokens` are the ids of the input at which logits are compared.
+    """
+    require_same_tensors(live, loaded)
+    require_same_logits(live, loaded, tokens)
+    require_same_tokens(tokenizer, folder)
 
 
 def require_same_tensors(live: Any, loaded: Any) -> None:

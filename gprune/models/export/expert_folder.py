@@ -18,9 +18,7 @@ from gprune.models import identity
 from gprune.models.export.checkpoint import (
     move_like,
     probe,
-    require_same_logits,
-    require_same_tensors,
-    require_same_tokens,
+    require_same_model,
 )
 from gprune.models.export.model_card import EXPERTS_FILE, ExpertRecord, Figure, write_expert_card
 from gprune.models.export.writing import new_folder, require_free_space, save_model
@@ -69,9 +67,7 @@ def save_experts(
         (partial / EXPERTS_FILE).write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
         write_expert_card(partial, record, figures)
         loaded = move_like(read_model(transformers.AutoModelForCausalLM, partial, dtype=model.dtype), model)
-        require_same_tensors(model, loaded)
-        require_same_logits(model, loaded, tokens)
-        require_same_tokens(tokenizer, partial)
+        require_same_model(model, loaded, tokens, tokenizer, partial)
         if accept is not None:
             accept(loaded)
     return folder

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from gprune.data.texts import AnswerRecipe, RenderedChat, pack
@@ -79,9 +78,9 @@ def _load_state(resumption: Resumption | None, steps: int, on_progress: Progress
 
 def _is_enough(ids: Sequence[Array], recipe: AnswerRecipe) -> bool:
     """Return True if documents fill the sequences or windows of a recipe."""
-    if not recipe.documents:
+    if not recipe.documents or not ids:
         return False
-    widths = [int((row >= 0).sum()) for row in ids]
+    widths = (np.stack(ids) >= 0).sum(axis=1).tolist()
     if recipe.role == "evaluation":
         return sum(widths) >= recipe.documents * recipe.length
     return len(pack(widths, recipe.length, recipe.single)) >= recipe.documents
@@ -107,7 +106,8 @@ def _answer_batch(
         for rows in (backward, [torch.ones_like(row) for row in backward])
     )
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-    ends, forbidden = _end_tokens(decoder), sampling.forbidden_tokens(decoder)
+    ends = torch.tensor(sampling.named_tokens(decoder, "eos_token_id"), dtype=torch.int64, device=decoder.device)
+    forbidden = sampling.forbidden_tokens(decoder)
     forbidden[ends] = False
     is_done, loss = torch.zeros(len(prompts), dtype=torch.bool, device=decoder.device), uniforms.new_zeros(len(prompts))
     cache, answers = None, []
@@ -131,12 +131,3 @@ def _answer_batch(
         row[: len(prompt)] = prompt
         row[len(prompt) : len(prompt) + len(answer)] = answer[: len(row) - len(prompt)]
     return ids, loss.cpu().numpy() / (answer_ids >= 0).sum(axis=1)
-
-
-def _end_tokens(decoder: LanguageModel) -> Tensor:
-    """Return the int64 ids that end an answer."""
-    generation: Any = getattr(decoder.model, "generation_config", None)
-    values = [getattr(config, "eos_token_id", None) for config in (decoder.config, generation, decoder.tokenizer)]
-    ids = {number for value in values for number in (value if isinstance(value, list | tuple) else [value])}
-    valid = sorted(number for number in ids if isinstance(number, int) and 0 <= number < decoder.num_embeddings)
-    return torch.tensor(valid, dtype=torch.int64, device=decoder.device)

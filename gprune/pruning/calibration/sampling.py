@@ -111,14 +111,22 @@ def forbidden_tokens(decoder: LanguageModel) -> Tensor:
     """Return (vocabulary,) bool, True for special tokens and for ids that the tokenizer does not know."""
     tokenizer: Any = decoder.tokenizer
     size = decoder.model.get_output_embeddings().weight.shape[0]  # type: ignore[operator]
-    special_tokens = set(tokenizer.all_special_ids)
-    for config in (decoder.config, getattr(decoder.model, "generation_config", None)):
-        for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
-            value = getattr(config, name, None)
-            special_tokens |= set(value) if isinstance(value, list | tuple) else {value}
     forbidden = torch.arange(size, device=decoder.device) >= len(tokenizer)
-    forbidden[[token for token in special_tokens if isinstance(token, int) and 0 <= token < size]] = True
+    special_tokens = [token for token in tokenizer.all_special_ids if 0 <= token < size]
+    forbidden[special_tokens + named_tokens(decoder, "bos_token_id", "eos_token_id", "pad_token_id")] = True
     return forbidden
+
+
+def named_tokens(decoder: LanguageModel, *names: str) -> list[int]:
+    """Return the ids of special tokens, by the names of their fields, that have a score of the model.
+
+    A field may hold several ids, and be in the configuration, the generation configuration and the tokenizer.
+    """
+    size = decoder.model.get_output_embeddings().weight.shape[0]  # type: ignore[operator]
+    owners = (decoder.config, getattr(decoder.model, "generation_config", None), decoder.tokenizer)
+    values = [getattr(owner, name, None) for owner in owners for name in names]
+    ids = {token for value in values for token in (value if isinstance(value, list | tuple) else (value,))}
+    return sorted(token for token in ids if isinstance(token, int) and 0 <= token < size)
 
 
 def _generate_documents(
