@@ -52,6 +52,7 @@ def test_a_slider_keeps_its_arrows_and_the_browsers_back_leads_to_the_slide_befo
     expect(foot.get_by_role("button")).to_have_count(len(SLIDES))
     # a digit jumps, at most to the last
     page.keyboard.press("9")
+    page.wait_for_url(f"**slide={len(SLIDES)}**")
     expect(shown).to_contain_text(f"{len(SLIDES)} / {len(SLIDES)}")
     page.get_by_role("slider").first.focus()
     for key in ("ArrowLeft", "ArrowRight", "Home", "End"):
@@ -60,6 +61,8 @@ def test_a_slider_keeps_its_arrows_and_the_browsers_back_leads_to_the_slide_befo
     expect(shown).to_contain_text(f"{len(SLIDES)} / {len(SLIDES)}")
     page.keyboard.press("PageUp")
     expect(shown).to_contain_text(f"{len(SLIDES) - 1} / {len(SLIDES)}")
+    # the address follows the title, and Back leaves the address
+    page.wait_for_url(f"**slide={len(SLIDES) - 1}**")
     page.go_back()
     expect(shown).to_contain_text(f"{len(SLIDES)} / {len(SLIDES)}")
 
