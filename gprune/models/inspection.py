@@ -10,9 +10,11 @@ from typing import Any
 
 from gprune.models import families, identity, loadable, vocabulary, weight_headers
 from gprune.models.expert_families import EXPERT_FAMILIES
-from gprune.models.export.model_card import PRUNING_FILE, PruningRecord, read_record
+from gprune.models.export.model_card import EXPERTS_FILE, PRUNING_FILE, PruningRecord, read_record
 from gprune.system.errors import ModelError
 from gprune.system.safe_parsing import quote
+
+_STOCK_EXPERTS = f"pruned here, the kept experts are in {EXPERTS_FILE}: a stock model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,12 @@ class FolderContents:
     """number of parameters; tied weights count once"""
     bytes: int
     """size of its weights"""
+    layers: int
+    """number of decoder layers; 0 if unknown"""
+    experts: str
+    """number of experts of a mixture, and of those that process a token; empty for a dense model"""
     neurons: tuple[int, ...]
-    """FFN neurons of each layer; empty if unknown"""
+    """FFN neurons of each layer; empty if unknown, or if the model has mixtures"""
     groups: tuple[int, ...]
     """key/value groups of each layer; empty if unknown"""
     dense_neurons: int
@@ -73,10 +79,12 @@ def inspect(name: str) -> FolderContents:
         folder=folder,
         model_type=model_type,
         family=layout.label if layout is not None else _expert_label(model_type),
-        form=_describe_form(record, needs_our_class, sizes),
+        form=_STOCK_EXPERTS if (folder / EXPERTS_FILE).is_file() else _describe_form(record, needs_our_class, sizes),
         record=record,
         parameters=sum(tensor.numbers for tensor in parameters),
         bytes=sum(tensor.bytes for tensor in parameters),
+        layers=len(sizes.neurons) or int(families.language_values(values).get("num_hidden_layers") or 0),
+        experts=_describe_experts(values),
         neurons=sizes.neurons,
         groups=sizes.groups,
         dense_neurons=dense_neurons,
@@ -117,6 +125,14 @@ def _describe_prunable(folder: Path) -> str:
 
 def _expert_label(model_type: str) -> str:
     return EXPERT_FAMILIES[model_type].label if model_type in EXPERT_FAMILIES else ""
+
+
+def _describe_experts(values: dict[str, Any]) -> str:
+    if values.get("model_type") not in EXPERT_FAMILIES:
+        return ""
+    experts, selected, groups, _ = families.expert_counts(values)
+    in_groups = f" in {groups} groups" if groups > 1 else ""
+    return f"{experts} in a mixture{in_groups}, {selected} per token"
 
 
 def _describe_tokenizer(folder: Path) -> str:

@@ -26,13 +26,24 @@ from gprune.system.progress import Notice
 SUMS = [{"question": f"{a}+{b}", "answer": f"{a} and {b}.\n#### {a + b}"} for a in range(5) for b in range(0, 10, 3)]
 
 
+def small_model() -> Decoder:
+    sizes = {"layers": 2, "hidden": 64, "neurons": 96, "heads": 4, "kv_heads": 2, "head_width": 16}
+    decoder = small_decoder(**sizes, max_position_embeddings=512, bos_token_id=0, eos_token_id=1)
+    return Decoder.from_model(decoder.model, byte_tokenizer())
+
+
+@pytest.fixture
+def untrained():
+    """A small model with a tokenizer."""
+    return small_model()
+
+
 @pytest.fixture(scope="module")
 def calculator():
     """A small model that has learned a part of the sums of two digits, and to stop."""
-    sizes = {"layers": 2, "hidden": 64, "neurons": 96, "heads": 4, "kv_heads": 2, "head_width": 16}
-    decoder = small_decoder(**sizes, max_position_embeddings=512, bos_token_id=0, eos_token_id=1)
+    decoder = small_model()
+    tokenizer = decoder.tokenizer
     decoder.model.requires_grad_(True)
-    tokenizer = byte_tokenizer()
     texts = [f"Question: {a}+{b}\nAnswer: #### {a + b}" for a in range(10) for b in range(10) if (a + b) % 4]
     ids = [[*tokenizer(text)["input_ids"], tokenizer.eos_token_id] for text in texts]
     length = max(map(len, ids))
@@ -45,7 +56,7 @@ def calculator():
         decoder.model(input_ids=batch, labels=labels).loss.backward()
         optimizer.step()
     decoder.model.eval().requires_grad_(False)
-    return Decoder.from_model(decoder.model, tokenizer)
+    return decoder
 
 
 def by_lm_eval(folder: Path, definitions: Path, few_shot: int, chat_template: bool):
@@ -62,7 +73,7 @@ def by_lm_eval(folder: Path, definitions: Path, few_shot: int, chat_template: bo
     return results["results"]["sums"], [texts[number] for number in sorted(texts)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("few_shot", "chat_template"), [(0, False), (2, True)])
 def test_figures_and_texts_are_those_of_lm_eval_on_the_exported_folder(
     calculator, tmp_path, monkeypatch, few_shot, chat_template
@@ -97,14 +108,14 @@ def own(folder, *rows, columns=("prompt", "answer", "check")):
     return str(write_rows(folder / "own.jsonl", [dict(zip(columns, row, strict=True)) for row in rows]))
 
 
-def test_own_prompts_are_checked_as_they_say(calculator, tmp_path, monkeypatch):
+def test_own_prompts_are_checked_as_they_say(untrained, tmp_path, monkeypatch):
     said = ["1,234 is it", "It is 7, or 1,200.", " Paris ", "Paris, France", "no number", "x = 12"]
     monkeypatch.setattr(
         measuring.InMemoryModel, "generate_until", lambda self, requests: [said[r.doc_id] for r in requests]
     )
     checks = [("a", 1234, "number"), ("b", "1200", "number"), ("c", "Paris", "exact"), ("d", "Paris", "exact")]
     task = own(tmp_path, *checks, ("e", 3, "number"), ("f", r"x = \d+$", "regex"))
-    result = measure_tasks(calculator.model, calculator.tokenizer, task, EvaluationSettings())
+    result = measure_tasks(untrained.model, untrained.tokenizer, task, EvaluationSettings())
     assert result.answers.likelihoods.tolist() == [1, 1, 1, 0, 0, 1] and result.accuracy.acc == pytest.approx(4 / 6)
     assert result.accuracy.acc_error > 0 and result.questions.question_at(1) == ("b", ["1200"])
 
@@ -127,19 +138,19 @@ def test_a_wrong_field_of_a_prompt_is_named_with_its_line(row, message, tmp_path
         fingerprint(resolve(task, EvaluationSettings()))
 
 
-def test_loops_cut_offs_and_empty_answers_are_recorded_and_a_long_prompt_is_reported(calculator, tmp_path, monkeypatch):
+def test_loops_cut_offs_and_empty_answers_are_recorded_and_a_long_prompt_is_reported(untrained, tmp_path, monkeypatch):
     notices = []
     task = own(tmp_path, ("Question: 1+1\nAnswer:", 2, "number"), ("zzzz" * 150, 3, "number"), ("!", 3, "number"))
-    arguments = (calculator.model, calculator.tokenizer, task, EvaluationSettings(generated_tokens=40, batch=1))
+    arguments = (untrained.model, untrained.tokenizer, task, EvaluationSettings(generated_tokens=40, batch=1))
 
     def generate(input_ids, **_):
-        tokens = {ord("!"): [[calculator.tokenizer.eos_token_id]], ord("z"): [[5, 6, 7] * 13 + [5]]}
-        last = calculator.tokenizer.decode(input_ids[0, -1])
-        spelled = calculator.tokenizer(" 2", add_special_tokens=False)["input_ids"]
-        tail = tokens.get(ord(last[-1]), [[*spelled, calculator.tokenizer.eos_token_id]])
+        tokens = {ord("!"): [[untrained.tokenizer.eos_token_id]], ord("z"): [[5, 6, 7] * 13 + [5]]}
+        last = untrained.tokenizer.decode(input_ids[0, -1])
+        spelled = untrained.tokenizer(" 2", add_special_tokens=False)["input_ids"]
+        tail = tokens.get(ord(last[-1]), [[*spelled, untrained.tokenizer.eos_token_id]])
         return torch.cat([input_ids, torch.tensor(tail)], dim=1)
 
-    monkeypatch.setattr(calculator.model, "generate", generate)
+    monkeypatch.setattr(untrained.model, "generate", generate)
     result = measure_tasks(*arguments, lambda done, total, message: notices.append(message))
     generated = result.generated
     assert generated.answer_to(2) == "" and generated.tokens.tolist()[2] == 0
@@ -171,7 +182,7 @@ def test_an_open_answer_has_the_right_option_and_no_wrong_one():
     assert not is_open("Cold water, water or stone?", options) and not is_open("A. x B. y", ["A", "B"])
 
 
-def test_multiple_choice_is_asked_openly_without_its_options(calculator, tmp_path, monkeypatch):
+def test_multiple_choice_is_asked_openly_without_its_options(untrained, tmp_path, monkeypatch):
     prompts = []
 
     def generate(self, requests):
@@ -181,7 +192,7 @@ def test_multiple_choice_is_asked_openly_without_its_options(calculator, tmp_pat
         return ["It is cold.", "Four, not five."]
 
     monkeypatch.setattr(measuring.InMemoryModel, "generate_until", generate)
-    arguments = (calculator.model, calculator.tokenizer)
+    arguments = (untrained.model, untrained.tokenizer)
     # one prompt is a number, the last one is empty
     task = str(write_rows(tmp_path / "own.jsonl", [*OWN[:2], OWN[3]]))
     record = ask_openly(*arguments, task, EvaluationSettings())

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -12,13 +14,16 @@ from tiny_experts import EXPERTS, MIXTURES, tiny_mixture
 from torch.overrides import TorchFunctionMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from gprune.models import inspection
 from gprune.models.expert_decoder import ExpertDecoder
 from gprune.models.expert_families import EXPERT_FAMILIES
+from gprune.models.export.checkpoint import load_verified
+from gprune.models.export.expert_folder import save_experts
 from gprune.models.families import require_expert_retention
 from gprune.models.loadable import require_expert_model
 from gprune.pruning.experts.surgery import cut_experts
 from gprune.records.experts import ExpertMasks
-from gprune.system.errors import ModelError, SettingsError
+from gprune.system.errors import CheckpointError, ModelError, SettingsError
 
 IMPLEMENTATIONS = ("eager", "grouped_mm", "batched_mm")
 
@@ -111,6 +116,38 @@ def test_removed_experts_equal_logits_of_minus_infinity_and_reload_as_a_stock_mo
     shape = ExpertDecoder.from_model(loaded).shape
     assert shape.experts == masks.count == 6
     assert shape.parameters == decoder.shape.pruned_parameters(6) < decoder.shape.parameters
+
+
+GENERATE = """
+import importlib.util, sys, torch, transformers
+assert importlib.util.find_spec("gprune") is None
+for folder in sys.argv[1:]:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    ids = model.generate(torch.arange(3, 19)[None], max_new_tokens=5, do_sample=False, eos_token_id=None)
+    print(*ids[0, 16:].tolist())
+"""
+
+
+@pytest.mark.long
+@pytest.mark.process
+def test_a_folder_of_every_family_generates_in_a_process_without_this_package(tmp_path):
+    expected = []
+    for family in EXPERT_FAMILIES:
+        decoder = tiny_mixture(family)
+        masks = random_masks(decoder, 6)
+        live = cut_experts(decoder, masks)
+        save_experts(live, None, tmp_path / family, masks, source=family, fingerprint="")
+        ids = live.generate(torch.arange(3, 19)[None], max_new_tokens=5, do_sample=False, eos_token_id=None)
+        expected.append(ids[0, 16:].tolist())
+        contents = inspection.inspect(str(tmp_path / family))
+        assert contents.form.startswith("pruned here") and contents.layers == 3 and contents.neurons == ()
+        assert contents.experts.startswith("6 in a mixture") and contents.experts.endswith(", 2 per token")
+        with pytest.raises(CheckpointError, match="stock model without some experts"):
+            load_verified(tmp_path / family)
+    command = [sys.executable, "-I", "-c", GENERATE, *(str(tmp_path / family) for family in EXPERT_FAMILIES)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [[*map(int, line.split())] for line in done.stdout.splitlines()] == expected
 
 
 @pytest.mark.parametrize("family", EXPERT_FAMILIES)

@@ -173,6 +173,11 @@ def read_record(folder: Path) -> PruningRecord:
     try:
         return PruningRecord.model_validate_json(contents(path, "it"))
     except FileNotFoundError as error:
+        if (folder / EXPERTS_FILE).is_file():
+            raise CheckpointError(
+                f"{str(folder)!r} is a stock model without some experts, which needs no conversion here: use "
+                "transformers, or convert_hf_to_gguf.py of llama.cpp for a GGUF file"
+            ) from error
         raise CheckpointError(
             f"the folder {str(folder)!r} has no {PRUNING_FILE}, so it is not a pruned checkpoint: choose another"
         ) from error

@@ -29,7 +29,7 @@ def test_the_folder_is_small_and_shares_the_tokenizer_of_the_demo():
     assert training["finished"] and training["text_versions"].items() <= texts.VERSIONS.items()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_demo_study_routes_its_texts_to_different_experts(tmp_path, capsys):
     model = AutoModelForCausalLM.from_pretrained(EXPERTS_FOLDER, dtype=torch.float32)
     shape = ExpertDecoder.from_model(model).shape

@@ -6,14 +6,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from pruned_folder import masks_of, save, small_decoder
+from tiny_experts import EXPERTS, tiny_mixture
 from tiny_family import assert_close
 from transformers import AutoModelForCausalLM
 
 from gprune.models.export import padded
-from gprune.models.loading import load
+from gprune.models.export.expert_folder import save_experts
+from gprune.models.loading import load, load_tokenizer
+from gprune.pruning.experts.surgery import cut_experts
+from gprune.records.experts import ExpertMasks
 
 pytestmark = [pytest.mark.long, pytest.mark.process]
 
@@ -55,23 +60,34 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_llama_cpp_takes_what_its_own_converter_makes_of_the_folder(
     model, groups, compensated, family, request, tmp_path
 ):
-    from llama_cpp import GGML_TYPE_F32, Llama
-
     demo = model == "demo"
     decoder = load("demo" if demo else str(request.getfixturevalue("shared") / "models" / model), "cpu")
     layers = decoder.shape.layers
     narrower = range(layers) if family == "padded" else [0] * layers
     masks = masks_of(decoder, [groups - layer % 2 for layer in narrower], [96 - layer for layer in narrower])
-    folder, file = tmp_path / "in", tmp_path / "out.gguf"
+    folder = tmp_path / "in"
     live = save(decoder, folder, masks=masks, compensated=compensated, tokenizer=decoder.tokenizer)
     if family == "padded":
         folder = padded.save_padded(folder, tmp_path / "padded")
     else:
         assert live.config.model_type == family
-    command = [sys.executable, *(["-c", LISTED, str(CONVERTER.parent)] if demo else []), str(CONVERTER)]
+    converted = require_same_logits_in_llama_cpp(folder, live, demo)
+    text = "def area(radius):\n    return 3.14159 * radius ** 2  # of a circle"
+    if demo:
+        assert converted.tokenize(text.encode(), add_bos=False) == decoder.tokenizer.encode(
+            text, add_special_tokens=False
+        )
+
+
+def require_same_logits_in_llama_cpp(folder, live, is_byte_level):
+    """Convert a folder with llama.cpp's converter, compare its logits with those of a model, and return what runs."""
+    from llama_cpp import GGML_TYPE_F32, Llama
+
+    file = folder.parent / "out.gguf"
+    command = [sys.executable, *(["-c", LISTED, str(CONVERTER.parent)] if is_byte_level else []), str(CONVERTER)]
     command += [str(folder), "--outfile", str(file), "--outtype", "f32"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder.parent, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     converted = Llama(
         str(file), n_ctx=128, n_batch=128, n_threads=1, logits_all=True, verbose=False,
@@ -80,11 +96,24 @@ def test_llama_cpp_takes_what_its_own_converter_makes_of_the_folder(
     ids = torch.randint(3, 500, (1, 64), generator=torch.Generator().manual_seed(4))
     converted.eval(ids[0].tolist())
     assert_close(torch.tensor(converted.scores[:64]), live(ids).logits[0], 1e-4)
-    text = "def area(radius):\n    return 3.14159 * radius ** 2  # of a circle"
-    if demo:
-        assert converted.tokenize(text.encode(), add_bos=False) == decoder.tokenizer.encode(
-            text, add_special_tokens=False
-        )
+    return converted
+
+
+@needs_converter
+@pytest.mark.parametrize("family", ["qwen3_moe", "mixtral"])
+@torch.inference_mode()
+def test_llama_cpp_takes_a_mixture_without_some_experts(family, tmp_path):
+    tokenizer = load_tokenizer("demo")
+    # llama.cpp has no dense layers beside mixtures
+    fields = {"vocab_size": len(tokenizer)} | ({"mlp_only_layers": []} if family == "qwen3_moe" else {})
+    decoder = tiny_mixture(family, **fields)
+    kept = np.random.default_rng(2).permuted(
+        np.tile(np.arange(EXPERTS) % 2 == 0, (len(decoder.shape.layers), 1)), axis=1
+    )
+    masks = ExpertMasks("experts_random", kept, 0.5, 0.5)
+    live = cut_experts(decoder, masks)
+    folder = save_experts(live, tokenizer, tmp_path / "out", masks, source=family, fingerprint="")
+    require_same_logits_in_llama_cpp(folder, live, is_byte_level=True)
 
 
 class Logits(torch.nn.Module):
