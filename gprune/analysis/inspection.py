@@ -15,6 +15,7 @@ from gprune.analysis import thresholds
 from gprune.analysis.drift import scaled_ranks
 from gprune.analysis.thresholds import OUTCOMES
 from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition, StrongestPositions, Tokens
+from gprune.records.experts import ExpertStatistics
 from gprune.system.errors import SettingsError
 from gprune.system.safe_parsing import quote
 
@@ -125,14 +126,14 @@ def decision(adapted: AdaptedScores, module: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One of a neuron's largest activations, with the tokens around it."""
+    """One of the strongest tokens of a neuron or an expert, with the tokens around it."""
 
     sequence: int
     """index of the sequence in the calibration set"""
     position: int
     """index of the token in the sequence"""
     value: float
-    """signed activation"""
+    """signed activation of the neuron, or g * ||f(x)|| of the expert"""
     ids: tuple[int, ...]
     """ids of the token and of those around it"""
     at: int
@@ -141,9 +142,23 @@ class Activation:
 
 def strongest(record: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int) -> Sequence[Activation]:
     """Return the positions of a neuron's largest activations, with `window` tokens on either side."""
-    columns = (values[layer, neuron].tolist() for values in (record.sequences, record.positions, record.values))
-    activations, unpadded = [], tokens.unpadded_ids
-    for sequence, position, value in zip(*columns, strict=True):
+    columns = (values[layer, neuron] for values in (record.sequences, record.positions, record.values))
+    return _with_context(tokens, window, *columns)
+
+
+def strongest_of_expert(
+    record: ExpertStatistics, tokens: Tokens, mixture: int, expert: int, window: int
+) -> Sequence[Activation]:
+    """Return the strongest tokens of an expert, with `window` tokens on either side."""
+    is_token = record.positions[mixture, expert] >= 0
+    sequences, positions = np.divmod(record.positions[mixture, expert][is_token], tokens.ids.shape[1])
+    return _with_context(tokens, window, sequences, positions, record.strengths[mixture, expert][is_token])
+
+
+def _with_context(tokens: Tokens, window: int, sequences: Array, positions: Array, values: Array) -> list[Activation]:
+    """Return tokens, by (tokens,) sequences, positions and values, with `window` tokens on either side."""
+    activations, unpadded, columns = [], tokens.unpadded_ids, (sequences, positions, values)
+    for sequence, position, value in zip(*(column.tolist() for column in columns), strict=True):
         start = max(position - window, 0)
         ids = [token for token in unpadded[sequence, start : position + window + 1].tolist() if token >= 0]
         activations.append(Activation(sequence, position, value, tuple(ids), position - start))

@@ -18,6 +18,8 @@ from gprune.system.errors import SettingsError
 
 LEAST_TOKENS = 16
 """tokens below which an expert is cold: its count is reported, but it has no rank"""
+STRONGEST = 12
+"""tokens that are recorded for every expert: those with the largest g * ||f(x)||"""
 _LEAST_IN_GROUP = 2
 """experts that every router group keeps, because a group is selected by its two best experts"""
 
@@ -74,7 +76,8 @@ def kept_experts(experts: int, top_k: int, groups: int, top_groups: int, retenti
 class ExpertStatistics(Record):
     """Sums over the tokens that a router sends to an expert, per shard of disjoint sequences of a calibration set.
 
-    f(x) is the output of the expert, and g the router's weight of the token.
+    f(x) is the output of the expert, and g the router's weight of the token. The *strongest* tokens of an expert have
+    the largest g * ||f(x)||, the norm of what it adds to the hidden state.
     """
 
     text: str
@@ -91,13 +94,24 @@ class ExpertStatistics(Record):
     """(shards, layers, experts) float64 sum of g * ||f(x)||"""
     norms: Annotated[Array, real("shards", "layers", "experts", finite=True)]
     """(shards, layers, experts) float64 sum of ||f(x)||"""
+    positions: Annotated[Array, integers("layers", "experts", "kept")]
+    """(layers, experts, kept) int64 flat indices of the strongest tokens in the (samples, length) tokens, the strongest
+    first and the earlier first at a tie; -1 in slots without a token"""
+    strengths: Annotated[Array, real("layers", "experts", "kept", finite=True)]
+    """(layers, experts, kept) float32 g * ||f(x)|| of these tokens; 0 in slots without a token"""
 
     @classmethod
-    def of(cls, tokens: Tokens, shard_tokens: Array, sums: Array) -> ExpertStatistics:
-        """Build the record from (4, shards, layers, experts) sums, in the order of the fields."""
+    def of(
+        cls, tokens: Tokens, shard_tokens: Array, sums: Array, positions: Array, strengths: Array
+    ) -> ExpertStatistics:
+        """Build the record from (4, shards, layers, experts) sums in the order of the fields.
+
+        The strength of a slot without a token is -inf, and its position has no meaning.
+        """
         routed, weights, weighted_norms, norms = sums
-        counts = np.rint(routed).astype(np.int64)
-        return cls(tokens.text, tokens.fingerprint, shard_tokens, counts, weights, weighted_norms, norms)
+        counts, is_empty = np.rint(routed).astype(np.int64), np.isneginf(strengths)
+        strongest = np.where(is_empty, -1, positions), np.where(is_empty, 0, strengths)
+        return cls(tokens.text, tokens.fingerprint, shard_tokens, counts, weights, weighted_norms, norms, *strongest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

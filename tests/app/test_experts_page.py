@@ -1,23 +1,30 @@
 """The page Experts of a run that prunes experts, the other pages of such a run, and runs of neurons next to it."""
 
 import base64
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny_study
-from app_driver import PAGES, charts, on, open_page, opened, words
+from app_driver import PAGES, charts, on, open_page, opened, plain_words, words
+from fake_pool import FakePool
+from preview.conftest import answered, handler_of
 from synthetic_run import write_run
 from tiny_experts import study_of
 
 from gprune import pipeline
+from gprune.app.pages import experts as experts_page
+from gprune.app.preview import Question, Source
+from gprune.app.preview.requests import resolve
 from gprune.app.ui import frame
 from gprune.app.ui.page_names import PAGE_OF
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import run_named
 from gprune.store import Store
 from gprune.study import from_dict
+from gprune.system.errors import SettingsError
 
 WITHOUT_RUN = ("studies", "launch", "reading", "words", "keys", "features")
 """places that show more than the chosen run"""
@@ -31,7 +38,13 @@ def expert_root(tmp_path_factory):
 
 
 @pytest.fixture
-def experts(expert_root, monkeypatch):
+def pool(monkeypatch):
+    """Live answers at once; without it, every page would start a worker."""
+    return FakePool().installed(monkeypatch)
+
+
+@pytest.fixture
+def experts(expert_root, pool, monkeypatch):
     """The run of experts, in the cache that the app uses."""
     root, name = expert_root
     monkeypatch.setenv("GPRUNE_CACHE", str(root))
@@ -104,6 +117,94 @@ def test_cards_of_a_run_without_masks_say_what_is_missing(experts):
     assert "Needs “masks of REAP”, which this run does not have." in words(page) and len(charts(page)) == 3
     assert sum(item.value.startswith("Needs “") for item in page.info) == 1 and not page.error
     shutil.rmtree(root / "runs" / name)
+
+
+def test_the_worker_measures_a_model_with_one_decision_reversed(experts):
+    source, text = Source(experts.root, experts.graph), experts.study.evaluation.texts[0]
+    handler = handler_of(source)
+
+    def measured(method, expert=None):
+        request = resolve(source, Question(text, method, expert=expert))
+        return request, answered(handler, request).losses
+
+    for method in ("dense", "experts_reap"):
+        request, losses = measured(method)
+        stored = experts.load(stages.perplexity, method, text).losses
+        assert np.array_equal(request.stored.losses, stored)
+        # masked in the worker, cut by the run
+        np.testing.assert_allclose(losses, stored, rtol=1e-5)
+    masks = experts.load(stages.expert_masks, "experts_reap").experts
+    for kept in (True, False):
+        expert = tuple(int(index) for index in np.argwhere(masks == kept)[-1])
+        request, changed = measured("experts_reap", expert)
+        assert request.stored is None and np.abs(changed - losses).max() > 1e-6
+        assert np.argwhere(request.arguments["pruning"] != masks).tolist() == [list(expert)]
+    request, _ = measured("dense", (0, 3))
+    assert np.argwhere(~request.arguments["pruning"]).tolist() == [[0, 3]]
+    assert np.array_equal(measured("experts_reap")[1], losses)
+    for question, problem in (
+        (Question(text, "dense", expert=(2, 0)), "the model has no expert 0 in mixture 2"),
+        (Question(text, "gprune"), "unknown method 'gprune': choose one of dense, experts_reap"),
+    ):
+        with pytest.raises(SettingsError, match=problem):
+            resolve(source, question)
+
+
+def test_the_chosen_expert_is_removed_live_and_shows_its_strongest_tokens(experts, pool):
+    pool.more = 0.05
+    page = open_page("inspector", run=experts.name, xp_layer="2", xp_expert="7")
+    texts, names = (
+        experts.study.evaluation.texts,
+        [experts.study.text_name(text) for text in experts.study.evaluation.texts],
+    )
+    assert [(question, base) for question, base in pool.asked] == [
+        (Question(text, "dense", expert=(1, 7)), Question(text, "dense")) for text in texts
+    ]
+    answer = pool.latest("0")
+    values = {metric.label.replace("\\", ""): metric.value for metric in page.metric}
+    assert values == {f"perplexity on {name}": f"{answer.perplexity:.2f}" for name in names}
+    assert f"Without expert 7 of layer 2: {answer.verdict} on" in plain_words(page)
+    assert "40 of 40 windows" in words(page)
+
+    elements = [json.loads(item.proto.json) for item in page.get("bidi_component")]
+    for element, role in zip(elements, stages.PAIR, strict=True):
+        statistics, ids = experts.load(stages.expert_statistics, role), experts.load(stages.tokens, role).ids
+        count = int((statistics.positions[1, 7] >= 0).sum())
+        assert [item["value"] for item in element["passages"]] == [
+            f"{v:#.3g}" for v in statistics.strengths[1, 7, :count]
+        ]
+        sequence, token = divmod(int(statistics.positions[1, 7, 0]), ids.shape[1])
+        assert element["passages"][0]["where"] == f"sequence {sequence}, token {token}"
+    peaks = [item["strength"] for element in elements for item in element["passages"]]
+    assert max(peaks) == 1.0 and len(peaks) > 2
+
+    masks = experts.load(stages.expert_masks, "experts_reap").experts
+    removed = int(np.flatnonzero(~masks[0])[0])
+    page = open_page("inspector", run=experts.name, xp_layer="0", xp_expert=str(removed), xp_model="experts_reap")
+    assert f"With expert {removed} of layer 0" in words(page)
+    assert pool.asked[-1] == (
+        Question(texts[-1], "experts_reap", expert=(0, removed)),
+        Question(texts[-1], "experts_reap"),
+    )
+    pool.more, pool.asked = 0.0, []
+    page.toggle(key="xp_live_toggle").set_value(False).run()
+    assert pool.asked == [] and "Switch on “Live”" in words(page)
+    assert "no measurable difference on any text" in words(open_page("inspector", run=experts.name))
+
+
+def test_a_click_on_the_map_chooses_an_expert(experts, monkeypatch):
+    page = open_page("inspector", run=experts.name)
+    drift = experts.load(stages.expert_rank_drift, "reap").magnitude
+    mixture, expert = np.unravel_index(np.nanargmax(drift), drift.shape)
+    heat_map = charts(page)[0]
+    assert f"expert {expert} of layer {(0, 2)[mixture]}" in words(page)
+    assert heat_map["layout"]["shapes"][0]["x0"] == expert - 0.5
+    chosen = {}
+    monkeypatch.setattr(experts_page.address, "set_values", chosen.update)
+    cells = decoded(heat_map["data"][1]["customdata"])
+    assert len(cells) == drift.size
+    experts_page._choose_expert({"customdata": cells[-1].tolist()})
+    assert chosen == {"xp_layer": "2", "xp_expert": "11"}
 
 
 def decoded(values):

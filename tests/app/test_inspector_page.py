@@ -11,6 +11,7 @@ from synthetic_run import a_study, change_record, names, the_run, write_run
 from gprune.app.figures import neurons as figures
 from gprune.app.pages import inspector
 from gprune.app.preview import Neuron, PassageActivations, Piece, PromotedTokens, Reading, TextActivations
+from gprune.app.ui import contexts
 from gprune.app.ui.chart_style import TEXT_LOOKS
 from gprune.models.vocabulary import text_around, tokenizer
 from gprune.pipeline import stages
@@ -156,8 +157,8 @@ def test_a_model_without_tokenizer_gets_a_sentence(cache):
 
 
 def test_a_character_of_several_tokens_is_shown_whole_wherever_the_peak_is():
-    reader = inspector._load_tokenizer("demo", "before")
-    assert reader is not inspector._load_tokenizer("demo", "after")
+    reader = contexts.load_tokenizer("demo", "before")
+    assert reader is not contexts.load_tokenizer("demo", "after")
     text = "say “☃” and é\n\tthen  end"
     ids = reader.encode(text).ids
     full = reader.decode(ids, skip_special_tokens=False)

@@ -4,14 +4,11 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
 import torch
 from tiny_experts import EXPERTS, MIXTURES, tiny_mixture
-from torch.overrides import TorchFunctionMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from gprune.models import inspection
@@ -21,51 +18,11 @@ from gprune.models.export.checkpoint import load_verified
 from gprune.models.export.expert_folder import save_experts
 from gprune.models.families import require_expert_retention
 from gprune.models.loadable import require_expert_model
-from gprune.pruning.experts.surgery import cut_experts
+from gprune.pruning.experts.surgery import cut_experts, mask_experts
 from gprune.records.experts import ExpertMasks
 from gprune.system.errors import CheckpointError, ModelError, SettingsError
 
 IMPLEMENTATIONS = ("eager", "grouped_mm", "batched_mm")
-
-
-class RemovedLogits(TorchFunctionMode):
-    """Sets the router logits of removed experts to -inf: those of every linear map while the mode is active."""
-
-    def __init__(self, removed: torch.Tensor) -> None:
-        super().__init__()
-        self.removed = removed
-
-    def __torch_function__(self, function, types, arguments=(), keywords=None):
-        result = function(*arguments, **(keywords or {}))
-        if function is torch.nn.functional.linear:
-            result = result.index_fill(-1, self.removed, -torch.inf)
-        return result
-
-
-@contextmanager
-def removed_logits(decoder: ExpertDecoder, masks: ExpertMasks) -> Iterator[None]:
-    """The reference: the dense model whose routers never choose a removed expert.
-
-    A correction bias is added to probabilities, so there it must be -inf as well.
-    """
-    with ExitStack() as stack:
-        for mixture, mask in zip(decoder.mixtures, masks.experts, strict=True):
-            removed = torch.as_tensor(np.flatnonzero(~mask))
-            biases = [
-                t for n, t in (*mixture.router.named_parameters(), *mixture.router.named_buffers()) if "correction" in n
-            ]
-            for bias in biases:
-                stack.callback(bias.data.copy_, bias.data.clone())
-                bias.data[..., removed] = -torch.inf
-            forward = mixture.router.forward
-
-            def masked(*arguments, forward=forward, removed=removed):
-                with RemovedLogits(removed):
-                    return forward(*arguments)
-
-            mixture.router.forward = masked
-            stack.callback(delattr, mixture.router, "forward")
-        yield
 
 
 def random_masks(decoder: ExpertDecoder, kept: int, seed: int = 2) -> ExpertMasks:
@@ -98,7 +55,7 @@ def test_removed_experts_equal_logits_of_minus_infinity_and_reload_as_a_stock_mo
     decoder, ids = tiny_mixture(family), ids_of(2, 24)
     before, dense = {n: t.clone() for n, t in decoder.model.state_dict().items()}, decoder.model(ids).logits
     masks = random_masks(decoder, 6)
-    with removed_logits(decoder, masks):
+    with mask_experts(decoder, masks.experts):
         expected = decoder.model(ids).logits
     assert relative_error(expected, dense) > 1e-2
 
@@ -148,6 +105,38 @@ def test_a_folder_of_every_family_generates_in_a_process_without_this_package(tm
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert [[*map(int, line.split())] for line in done.stdout.splitlines()] == expected
+
+
+@pytest.mark.parametrize("family", EXPERT_FAMILIES)
+@torch.no_grad()
+def test_mixtures_can_keep_different_numbers_of_experts_while_they_are_masked(family):
+    decoder, ids = tiny_mixture(family), ids_of(2, 24)
+    masks, first = random_masks(decoder, 6), decoder.shape.layers[0]
+    live = cut_experts(decoder, masks)
+    live.get_submodule(decoder.layout.layers)[first] = decoder.model.get_submodule(decoder.layout.layers)[first]
+    experts = np.concatenate([np.ones((1, EXPERTS), bool), masks.experts[1:]])
+    with mask_experts(decoder, experts):
+        assert relative_error(live(ids).logits, decoder.model(ids).logits) <= 1e-5
+
+    def fail(*_):
+        raise ValueError("out")
+
+    dense = decoder.model(ids).logits
+    for module in (decoder.mixtures[1].experts, decoder.mixtures[1].router):
+        failure = module.register_forward_pre_hook(fail)
+        with pytest.raises(ValueError, match="out"), mask_experts(decoder, experts):
+            decoder.model(ids)
+        failure.remove()
+        assert torch.equal(decoder.model(ids).logits, dense)
+
+
+def test_masks_leave_the_experts_of_a_token():
+    decoder = tiny_mixture("mixtral")
+    experts = np.arange(EXPERTS) < np.array([[EXPERTS], [2], [1]])
+    with pytest.raises(ModelError, match="would keep 1 of 12 experts, but its router needs 2"):
+        mask_experts(decoder, experts).__enter__()
+    with pytest.raises(ModelError, match=re.escape("the model has 3 mixtures of 12 experts")):
+        mask_experts(decoder, experts[:, :6]).__enter__()
 
 
 @pytest.mark.parametrize("family", EXPERT_FAMILIES)

@@ -50,7 +50,11 @@ def test_a_study_computes_statistics_drift_masks_perplexities_and_a_stock_folder
     assert case.weights == pytest.approx(4 * parameters["dense"], rel=1e-3) and case.pruned("dense") == 0
     removed = parameters["dense"] - parameters["experts_reap"]
     assert case.pruned("experts_reap") == pytest.approx(4 * removed, rel=1e-3)
-    assert {"expert_statistics", "perplexity", "checkpoint"} <= {stage.identity.kind for stage in estimate.stages}
+    needs = {stage.identity.kind: stage.need for stage in estimate.stages}
+    assert {"expert_statistics", "perplexity", "checkpoint"} <= needs.keys()
+    statistics = results.get(stages.expert_statistics, "primary")
+    stored = sum(getattr(statistics, name).nbytes for name in ("routed", "weights", "norms", "positions", "strengths"))
+    assert stored < needs["expert_statistics"].host < 4 * stored
 
     # masks and drift follow from the stored sums
     values = arrays.collect_arrays(results)

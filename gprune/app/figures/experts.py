@@ -61,16 +61,25 @@ def values_of(run: Run, criterion: str, quantity: str) -> Array:
     return run.load(stages.expert_scores, criterion, "primary" if quantity == SCORE_A else "auxiliary").values
 
 
-def expert_map(run: Run, criterion: str, quantity: str) -> Panel:
-    """A quantity of every expert, by layer."""
-    values, names, layers = values_of(run, criterion, quantity), names_in_figure(run.study), _layer_names(run)
+def most_drifting_expert(run: Run, criterion: str) -> tuple[str, str]:
+    """Return layer and index of the expert whose rank drifts most; the first expert if none has a rank."""
+    drift = np.nan_to_num(values_of(run, criterion, DRIFT), nan=-1)
+    mixture, expert = np.unravel_index(drift.argmax(), drift.shape)
+    return list_layers(run)[mixture], str(expert)
+
+
+def expert_map(run: Run, criterion: str, quantity: str, layer: str, expert: str) -> Panel:
+    """A quantity of every expert, by layer, with a frame around the chosen expert."""
+    values, names, layers = values_of(run, criterion, quantity), names_in_figure(run.study), list_layers(run)
     unit = {DRIFT: "rank drift d (0 to 1)", FREQUENCY: UNITS["frequency"]}.get(quantity, UNITS[criterion])
-    figure = marks.heat_map(
-        values, list(range(values.shape[1])), layers, unit, hoverinfo=None, **_gaps(values.shape[1]),
-        hovertemplate="layer %{y}, expert %{x}: %{z:.4g}<extra></extra>",
-    )  # fmt: skip
+    figure = marks.heat_map(values, list(range(values.shape[1])), layers, unit, **_gaps(values.shape[1]))
+    rows, columns = np.indices(values.shape).reshape(2, -1)
+    row_names, hover = np.array(layers)[rows], "layer %{y}, expert %{x}: %{customdata[3]:.4g}"
+    marks.add_cells(figure, columns, row_names, row_names.astype(int), values.ravel(), hover, columns)
+    marks.add_outline(figure, int(expert), layers.index(layer))
     style(figure, "expert", "layer", max(_height(len(layers), 480) + 100, 300))
-    figure.update_yaxes(type="category", showgrid=False)
+    figure.update_xaxes(range=[-0.5, values.shape[1] - 0.5])
+    figure.update_yaxes(type="category", range=[-0.5, len(layers) - 0.5], showgrid=False)
     summary, (first, second) = run.load(stages.expert_rank_drift, criterion).summary, text_pair(run.study)
     floor = max(summary["resample_primary"], summary["resample_auxiliary"])
     title = f"{EXPERT_CRITERIA[criterion]} ranks shift by {summary['drift']:.3f} from {first} to {second}"
@@ -80,6 +89,7 @@ def expert_map(run: Run, criterion: str, quantity: str) -> Panel:
     return Panel(
         figure,
         f"{escape(name_texts(QUANTITIES[quantity], run.study))}{of_criterion}.{blank}",
+        "Click an expert to choose it.",
         title=title if np.isfinite(summary["drift"]) else "No expert has a rank on both texts",
         how=f"Each row is a layer with a mixture, each cell an expert. The drift is the shift of its rank by "
         f"{EXPERT_CRITERIA[criterion]} within the layer, as a share of the longest shift. The title has the mean over "
@@ -97,7 +107,7 @@ def expert_table(run: Run, criterion: str) -> pd.DataFrame:
     columns |= {"Tokens on A": record.tokens_primary.ravel(), "Tokens on B": record.tokens_auxiliary.ravel()}
     layers, experts = np.indices(record.signed.shape).reshape(2, -1)
     named = {name_texts(name, run.study): values for name, values in columns.items()}
-    return pd.DataFrame({"layer": np.array(_layer_names(run))[layers], "expert": experts} | named)
+    return pd.DataFrame({"layer": np.array(list_layers(run))[layers], "expert": experts} | named)
 
 
 def adaptation(run: Run, criterion: str) -> Panel:
@@ -109,7 +119,7 @@ def adaptation(run: Run, criterion: str) -> Panel:
     outcome = np.zeros(drift.shape, dtype=int) if record is None else record.adapted + record.from_auxiliary * 1
     indices: Any = np.indices(drift.shape)
     layers, experts = indices
-    figure, layer_names = go.Figure(), np.array(_layer_names(run))
+    figure, layer_names = go.Figure(), np.array(list_layers(run))
     for value, (color, symbol) in enumerate(_LOOKS[: 1 if record is None else 3]):
         is_member = (outcome == value) & np.isfinite(drift)
         marks.add_points(
@@ -156,7 +166,7 @@ def load_masks(run: Run) -> dict[str, ExpertMasks]:
 
 def removed_experts(run: Run) -> Panel:
     """Experts that every method keeps, by layer."""
-    masks, layers = load_masks(run), _layer_names(run)
+    masks, layers = load_masks(run), list_layers(run)
     rows, count = -(-len(masks) // _COLUMNS), next(iter(masks.values())).count
     height = rows * (_height(len(layers), 240) + _TITLE_PIXELS)
     figure = make_subplots(
@@ -273,7 +283,8 @@ def perplexity_table(run: Run, measurements: Sequence[Measurement]) -> pd.DataFr
     return pd.DataFrame(list(rows.values()))
 
 
-def _layer_names(run: Run) -> list[str]:
+def list_layers(run: Run) -> list[str]:
+    """Return the numbers of the layers that have a mixture."""
     return [str(layer) for layer in run.load(stages.expert_shape).layers]
 
 

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import streamlit as st
-from tokenizers import Tokenizer
 
 from gprune.analysis import calibration, inspection, token_loss
 from gprune.analysis.calibration_report.measuring import texts_of
@@ -21,13 +20,13 @@ from gprune.app.ui import card as cards
 from gprune.app.ui.chart_style import TEXT_LOOKS, control_label
 from gprune.app.ui.commands import command
 from gprune.app.ui.components import ContextPassage, Token, draw_passages
+from gprune.app.ui.contexts import context_passage, load_tokenizer
 from gprune.app.ui.panel import Selection, available_part, module_labels
 from gprune.app.ui.text import escape, escape_error, name_texts, text_names
-from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Array
-from gprune.system.errors import GpruneError, ModelError
+from gprune.system.errors import GpruneError
 
 _LIVE, _ABLATED = "ins_every_token", "ins_ablated"
 """address keys: whether the worker may run the model, and the ablated neuron as `layer-neuron`"""
@@ -425,8 +424,10 @@ def _show_passages(run: Run, card: cards.Card, unit: Selection, roles: dict[str,
     value = format_signed(peaks[top], ".3g") if peaks[top] < 0 else f"{peaks[top]:.3g}"
     predicate = escape(name_texts(f"activates most on {top}", run.study))
     card.set_title(f"{subject} {predicate}: {value}" if peak else f"{subject} is never active")
-    tokenizer = _load_tokenizer(run.study.model, run.graph.inputs.tokenizer)
-    peaks_only = {letter: [_passage(tokenizer, item, peak) for item in items] for letter, items in positions.items()}
+    tokenizer = load_tokenizer(run.study.model, run.graph.inputs.tokenizer)
+    peaks_only = {
+        letter: [context_passage(tokenizer, item, peak) for item in items] for letter, items in positions.items()
+    }
 
     def draw(answers: dict[str, preview.TokenAnswer], refining: bool) -> None:
         for column, (letter, passages) in zip(st.columns(len(roles)), peaks_only.items(), strict=True):
@@ -461,29 +462,6 @@ def _token_range(position: Activation) -> tuple[int, int, int]:
     """Return the index of a passage's sequence, and the positions of its first and last token in the sequence."""
     first = position.position - position.at
     return position.sequence, first, first + len(position.ids) - 1
-
-
-@st.cache_resource(max_entries=4, show_spinner=False)
-def _load_tokenizer(model: str, digest: str) -> Tokenizer:
-    """Return a model's tokenizer, read again when the digest of its files changes."""
-    try:
-        return vocabulary.tokenizer(model)
-    except ModelError as error:
-        raise ModelError(f"the text cannot be decoded without the model's tokenizer: {error}") from error
-
-
-def _passage(tokenizer: Tokenizer, position: Activation, peak: float) -> ContextPassage:
-    """Return a passage in which only the strongest token is coloured."""
-    before, token, after = vocabulary.text_around(tokenizer, position.ids, position.at)
-    return ContextPassage(
-        before=before,
-        token=token,
-        after=after,
-        value=format_signed(position.value, "#.3g").rstrip("."),
-        strength=abs(position.value) / peak if peak else 0.0,
-        negative=position.value < 0,
-        where=f"sequence {position.sequence}, token {position.position}",
-    )
 
 
 def color_passages(

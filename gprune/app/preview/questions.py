@@ -31,7 +31,7 @@ class Question:
     text: str
     """evaluation text of the study; empty if `role` names a calibration text"""
     method: str = "gprune"
-    """method whose repairs apply, one of gprune.study.methods.METHODS; `dense` has no masks"""
+    """method whose repairs apply, one of METHODS or EXPERT_METHODS in gprune.study.methods; `dense` has no masks"""
     masks: PruningMasks | None = None
     """units that are kept; None stands for the run's masks of this method"""
     fitted: bool = True
@@ -43,6 +43,8 @@ class Question:
     """primary, auxiliary or substitute: the windows are the sequences that the run has drawn from this text"""
     neuron: tuple[int, int] | None = None
     """layer and index of a single neuron to silence in the dense model"""
+    expert: tuple[int, int] | None = None
+    """index of the mixture and of the expert that is removed if the method keeps it, and kept if it removes it"""
 
 
 @dataclass(frozen=True, slots=True)

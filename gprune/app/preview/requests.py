@@ -7,7 +7,7 @@ exactly if their requests are equal.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -17,7 +17,7 @@ import numpy as np
 from gprune.app.preview.questions import Neuron, Passage, Prompt, Question, TokenQuestion, WindowLosses
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, Results
-from gprune.records import ModelShape, PruningMasks
+from gprune.records import Array, ModelShape, PruningMasks
 from gprune.records.repairs import AUTO, LEARNED, REPAIR_BY_WORD
 from gprune.store import Store
 from gprune.study import RepairSettings, ScaleSettings, Study
@@ -46,6 +46,8 @@ class ModelSpec:
     trust_remote_code: bool
     fingerprint: str
     tokenizer: str
+    experts: bool = False
+    """True if the run prunes experts"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,9 @@ class Source:
         """The model of the run."""
         study, inputs = self.graph.study, self.graph.inputs
         root = str(Path(self.root).resolve())
-        trusts = study.trust_remote_code
-        return ModelSpec(root, study.model, self.device, inputs.precision, trusts, inputs.model, inputs.tokenizer)
+        trusts, experts = study.trust_remote_code, study.prunes_experts
+        digests = inputs.model, inputs.tokenizer
+        return ModelSpec(root, study.model, self.device, inputs.precision, trusts, *digests, experts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +171,9 @@ def digest(*content: Any) -> str:
 def _to_plain(value: Any) -> Any:
     if isinstance(value, PruningMasks):
         # the name of the method and the retention do not affect a loss
-        return [
-            [mask.shape, hashlib.sha256(np.packbits(mask).tobytes()).hexdigest()] for mask in (value.ffn, value.heads)
-        ]
+        return [value.ffn, value.heads]
+    if isinstance(value, np.ndarray):
+        return [value.shape, hashlib.sha256(np.packbits(value).tobytes()).hexdigest()]
     return {item.name: getattr(value, item.name) for item in fields(value)}
 
 
@@ -287,14 +290,19 @@ def drawn_text(source: Source, role: str) -> Text:
     return Text(name, calibration.length, calibration.batch, tokens=_tokens_key(source, role))
 
 
-def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None, bool]:
+def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | Array | None, bool]:
     """Return the pruning of a question, None for the dense model, and True if its masks are the run's.
 
-    Raises the errors of `resolve`.
+    The pruning of a run that prunes experts is (mixtures, experts) bool, True for the experts that are kept. Raises the
+    errors of `resolve`.
     """
     source.graph.require_known()
-    if question.method not in METHODS:
-        raise SettingsError(f"unknown method {question.method!r}: choose one of {', '.join(METHODS)}")
+    experts = source.graph.study.prunes_experts
+    methods: Iterable[str] = source.graph.study.methods if experts else METHODS
+    if question.method not in {DENSE, *methods}:
+        raise SettingsError(f"unknown method {question.method!r}: choose one of {', '.join(methods)}")
+    if experts:
+        return _reverse_expert(source, question)
     if question.neuron is not None:
         return Pruning(_silence_neuron(source.results.get(stages.shape), *question.neuron)), False
     masks, is_own = _masks(source, question)
@@ -306,6 +314,23 @@ def resolve_pruning(source: Source, question: Question) -> tuple[Pruning | None,
         fitted = is_own and bool(question.fitted or question.repair)
         return Pruning(masks, *_repairs(source, question.method, fitted)), is_own
     return _prepare_fit(_apply_repair(source, question), question.method, masks, is_own), is_own
+
+
+def _reverse_expert(source: Source, question: Question) -> tuple[Array | None, bool]:
+    """Return the masks of a method with the decision on the question's expert reversed; see `resolve_pruning`."""
+    shape, is_dense = source.results.get(stages.expert_shape), question.method == DENSE
+    if question.expert is None and is_dense:
+        return None, True
+    # a copy: the worker receives a plain array, not a view of a file
+    masks = np.ones((len(shape.layers), shape.experts), dtype=bool)
+    if not is_dense:
+        masks[:] = source.results.get(stages.expert_masks, question.method).experts
+    if question.expert is not None:
+        mixture, expert = question.expert
+        if not (0 <= mixture < len(shape.layers) and 0 <= expert < shape.experts):
+            raise SettingsError(f"the model has no expert {expert} in mixture {mixture}: choose another one")
+        masks[mixture, expert] ^= True
+    return masks, question.expert is None
 
 
 def _silence_neuron(shape: ModelShape, layer: int, neuron: int) -> PruningMasks:

@@ -46,7 +46,8 @@ def owner(place: str) -> str:
 def is_live_by_default(run: Run, texts: Sequence[str] = ()) -> bool:
     """Return True if measuring one model on the texts, by default the first of the run, took less than 20 s."""
     evaluated = texts or run.study.evaluation.texts[:1]
-    measured = [stages.perplexity(run.graph, "gprune", text) for text in evaluated]
+    method = next(iter(run.masks_of)) if run.study.prunes_experts else "gprune"
+    measured = [stages.perplexity(run.graph, method, text) for text in evaluated]
     seconds = [float(run.results.details(stage).get("seconds") or math.nan) for stage in measured]
     # an unknown time is NaN, for which the comparison is False
     return sum(seconds, 0.0 if seconds else math.nan) < _LIVE_SECONDS and not run_status.missing_inputs(run)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gprune.pipeline.estimate.dimensions import Dimensions
 from gprune.pipeline.stages import StageId
 from gprune.pipeline.stages.pruning import fit_settings
+from gprune.records.experts import STRONGEST
 from gprune.study import Study
 from gprune.study.methods import EXPERT_METHODS, METHODS, of_masks
 from gprune.system import machine
@@ -156,6 +157,15 @@ def _estimate_statistics(_: StageId, case: Case) -> MemoryNeed:
         host=strongest + 3 * calibration.shards * units * _STATISTIC_BYTES,
         fixed=2 * strongest + (2.0 * calibration.shards + 8) * units * _STATISTIC_BYTES + 8 * activations,
     )
+
+
+def _estimate_expert_statistics(_: StageId, case: Case) -> MemoryNeed:
+    """Estimate the pass for the sums of every expert and its strongest tokens, each with a strength and a position."""
+    calibration, model = case.study.calibration, case.model
+    by_expert = 4 * _STATISTIC_BYTES * calibration.shards + 12 * STRONGEST
+    size = float(model.shape.layers * model.experts * by_expert)
+    # on the device: those of the batch, and those of all batches before and after it
+    return _estimate_passes(case, host=2 * size, fixed=3 * size)
 
 
 def _estimate_contexts(_: StageId, case: Case) -> MemoryNeed:
@@ -342,7 +352,7 @@ _FORMULAS: dict[str, Callable[[StageId, Case], MemoryNeed | None]] = {
     **dict.fromkeys(("clusters", "partition", *_LOADED), _estimate_weight_stage),
     **dict.fromkeys(("statistics", "positions"), _estimate_statistics),
     "expert_shape": lambda _, case: MemoryNeed(case.weights),
-    "expert_statistics": lambda _, case: _estimate_passes(case),
+    "expert_statistics": _estimate_expert_statistics,
     "contexts": _estimate_contexts,
     "context_statistics": _estimate_context_statistics,
     "scores": _estimate_scores,

@@ -32,7 +32,7 @@ def expert_shape(graph: Graph) -> Stage[ExpertShape]:
 
 @once
 def expert_statistics(graph: Graph, text: str = "primary") -> Stage[ExpertStatistics]:
-    """Declare the sums of every expert on a calibration set, by role, in one pass of the dense model."""
+    """Declare the sums and strongest tokens of every expert on a calibration set, by role, in one pass of the model."""
     settings = graph.study.calibration
 
     def make(work: RunContext, tokens: Tokens) -> ExpertStatistics:

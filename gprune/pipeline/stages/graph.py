@@ -94,7 +94,7 @@ KINDS: dict[str, Kind] = {
     "speed": Kind(records.Throughput, seconds=30.0),
     "agreement": Kind(records.PartitionAgreement),
     "expert_shape": Kind(experts.ExpertShape),
-    "expert_statistics": Kind(experts.ExpertStatistics, seconds=2.2),
+    "expert_statistics": Kind(experts.ExpertStatistics, version=2, seconds=2.2),
     "expert_scores": Kind(experts.ExpertScores),
     "expert_drift": Kind(experts.ExpertDrift),
     "expert_adaptation": Kind(experts.AdaptedExperts),

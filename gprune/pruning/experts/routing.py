@@ -2,7 +2,7 @@
 
 transformers calls one function for the experts of every family (``ALL_EXPERTS_FUNCTIONS``). While the statistics are
 collected, that function is ours. It computes the experts' outputs in the layout of the family (transposed, or gate and
-up projection interleaved) and sums what each expert receives and returns.
+up projection interleaved), sums what each expert receives and returns, and keeps the tokens to which it adds most.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from torch import nn
 from gprune.models.expert_decoder import NEEDED, ExpertDecoder
 from gprune.pruning.calibration.collection import assign_shards, batch_runner, require_length
 from gprune.records import Tokens
-from gprune.records.experts import ExpertStatistics
+from gprune.records.experts import STRONGEST, ExpertStatistics
 from gprune.study import CalibrationSettings
 from gprune.system.errors import ModelError
 from gprune.system.progress import Progress, silent
@@ -27,26 +27,58 @@ _NAME = "gprune_statistics"
 
 
 class RoutingSums:
-    """Sums over the tokens of a batch for the experts of all mixtures, by shard."""
+    """Sums over the tokens of a batch for the experts of all mixtures, by shard, and each expert's strongest tokens."""
 
     def __init__(self, mixtures: list[Any], shards: int) -> None:
-        """Start with zeros for the fused experts of some mixtures."""
-        count = int(mixtures[0].num_experts)
-        self.sums = [
-            torch.zeros(4, shards, count, dtype=torch.float64, device=experts.down_proj.device) for experts in mixtures
-        ]
+        """Start with zeros and empty slots for the fused experts of some mixtures."""
+        count, devices = int(mixtures[0].num_experts), [experts.down_proj.device for experts in mixtures]
+        self.sums = [torch.zeros(4, shards, count, dtype=torch.float64, device=device) for device in devices]
         """for each mixture, (4, shards, experts): tokens, sums of g, of g * ||f(x)|| and of ||f(x)||"""
+        self.strengths = [torch.full((count, STRONGEST), -torch.inf, device=device) for device in devices]
+        """for each mixture, (experts, STRONGEST) float32 largest g * ||f(x)||, falling; -inf in empty slots"""
+        self.positions = [torch.full((count, STRONGEST), -1, device=device) for device in devices]
+        """for each mixture, (experts, STRONGEST) flat indices of their tokens; without meaning in empty slots"""
         self._index = {id(experts): index for index, experts in enumerate(mixtures)}
         self.token_shards = torch.zeros(0, shards, dtype=torch.float64)
         """(tokens, shards) 1 at the shard of each token of the current batch, all 0 if the token does not count"""
+        self.first = 0
+        """flat index of the first token of the current batch"""
 
     def add(self, experts: nn.Module, expert: int, tokens: torch.Tensor, g: torch.Tensor, output: torch.Tensor) -> None:
-        """Add the (n, hidden) outputs of an expert for the tokens at (n,) indices with (n,) router weights `g`."""
-        sums = self.sums[self._index[id(experts)]]
+        """Add the (n, hidden) outputs of an expert for the tokens at (n,) indices with (n,) router weights `g`.
+
+        Each expert is added once per batch, with rising indices.
+        """
+        layer = self._index[id(experts)]
+        sums = self.sums[layer]
         weights, norms = g.double(), torch.linalg.vector_norm(output.float(), dim=1).double()
         values = torch.stack([torch.ones_like(norms), weights, weights * norms, norms])
+        shards = self.token_shards.to(sums.device)[tokens]
         # a product of matrices, because scattered additions on a GPU have no fixed order
-        sums[:, :, expert] += values @ self.token_shards.to(sums.device)[tokens]
+        sums[:, :, expert] += values @ shards
+        strengths = values[2].float().masked_fill(~shards.any(dim=1), -torch.inf)
+        # a stable sort, so that the first of equally strong tokens is kept
+        order = strengths.sort(descending=True, stable=True).indices[:STRONGEST]
+        self.strengths[layer][expert, : len(order)] = strengths[order]
+        self.positions[layer][expert, : len(order)] = self.first + tokens[order]
+
+    def merge(self, batch: "RoutingSums") -> None:
+        """Add the sums of a later batch, and replace tokens by stronger ones of that batch."""
+        slots = list(zip(self.strengths, self.positions, batch.strengths, batch.positions, strict=True))
+        merged = [_merge_strongest(*layer) for layer in slots]
+        # from here on no memory is allocated, so that a batch is never merged in part
+        for sums, addition in zip(self.sums, batch.sums, strict=True):
+            sums += addition
+        self.strengths, self.positions = map(list, zip(*merged, strict=True))
+
+
+def _merge_strongest(
+    strengths: torch.Tensor, positions: torch.Tensor, new_strengths: torch.Tensor, new_positions: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the (experts, STRONGEST) largest strengths and their positions; at a tie, those before the new ones."""
+    both, places = torch.cat([strengths, new_strengths], dim=1), torch.cat([positions, new_positions], dim=1)
+    order = both.sort(dim=1, descending=True, stable=True).indices[:, :STRONGEST]
+    return both.gather(1, order), places.gather(1, order)
 
 
 _observers: dict[int, RoutingSums] = {}
@@ -110,12 +142,14 @@ def observe_experts(decoder: ExpertDecoder, sums: RoutingSums) -> Iterator[None]
 def collect_experts(
     decoder: ExpertDecoder, tokens: Tokens, settings: CalibrationSettings, on_progress: Progress = silent
 ) -> ExpertStatistics:
-    """Run the dense model once and return the sums of every expert per shard.
+    """Run the dense model once and return the sums of every expert per shard, and its strongest tokens.
 
     Shards are contiguous runs of the sequences, whose order is already random. The batch size affects speed only and
-    is halved when memory runs out. Positions that do not count are processed, but not summed. Raises SettingsError if
-    there are fewer sequences than shards, a sequence has more tokens than the model has positions, or not even one
-    sequence fits in memory. Raises NumericsError if the output of an expert is NaN or infinite.
+    is halved when memory runs out. Positions that do not count are processed, but neither summed nor kept.
+
+    Raises SettingsError if there are fewer sequences than shards, a sequence has more tokens than the model has
+    positions, or not even one sequence fits in memory. Raises NumericsError if the output of an expert is NaN or
+    infinite.
     """
     samples, length = tokens.ids.shape
     require_length(decoder, length)
@@ -126,14 +160,17 @@ def collect_experts(
     def measure(rows: slice) -> None:
         on_progress(rows.start, samples, "statistics of experts")
         batch = RoutingSums(mixtures, settings.shards)
+        batch.first = rows.start * length
         token_shards = np.eye(settings.shards)[shard[rows]][:, None] * is_counted[rows][..., None]
-        batch.token_shards = torch.from_numpy(token_shards).flatten(0, 1)
+        # one copy per batch, not one per expert
+        batch.token_shards = torch.from_numpy(token_shards).flatten(0, 1).to(total.sums[0].device)
         with decoder.restore_counts_on_error(), observe_experts(decoder, batch):
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
-        for sums, addition in zip(total.sums, batch.sums, strict=True):
-            sums += addition
+        total.merge(batch)
 
     batch_runner(settings.batch, length, decoder, on_progress).run_batches(samples, measure)
     on_progress(samples, samples, "statistics of experts")
+    shard_tokens = np.bincount(shard, is_counted.sum(axis=1)).astype(np.int64)
     sums = np.stack([layer.cpu().numpy() for layer in total.sums], axis=2)
-    return ExpertStatistics.of(tokens, np.bincount(shard, is_counted.sum(axis=1)).astype(np.int64), sums)
+    strongest = (np.stack([layer.cpu().numpy() for layer in part]) for part in (total.positions, total.strengths))
+    return ExpertStatistics.of(tokens, shard_tokens, sums, *strongest)

@@ -1,18 +1,23 @@
 """Build the model without the experts that masks remove.
 
-A removed expert leaves the fused tensors, the router and the router's biases, which equals a router logit of -inf for
-it. The router selects as many experts per token as before. With ``norm_topk_prob`` false, the sum of the router's
-weights can therefore rise.
+A removed expert leaves the fused tensors, the router and the router's biases (``cut_experts``), which equals a router
+logit of -inf for it (``mask_experts``). The router selects as many experts per token as before. With
+``norm_topk_prob`` false, the sum of the router's weights can therefore rise.
 """
 
 import copy
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from gprune.models import devices
 from gprune.models.expert_decoder import ExpertDecoder, mixtures_of, set_expert_count
+from gprune.records import Array
 from gprune.records.experts import ExpertMasks
 from gprune.system.errors import ModelError
 
@@ -39,13 +44,72 @@ def cut_experts(decoder: ExpertDecoder, masks: ExpertMasks) -> nn.Module:
     return model.eval()
 
 
-def _require_fitting_masks(decoder: ExpertDecoder, masks: ExpertMasks) -> None:
-    shape = decoder.shape
-    if masks.experts.shape != (len(shape.layers), shape.experts):
+class _RemovedLogits(TorchFunctionMode):
+    """While active, set the outputs of every linear map at the indices `removed` to -inf."""
+
+    def __init__(self, removed: torch.Tensor) -> None:
+        super().__init__()
+        self._removed, self._active = removed, ExitStack()
+
+    def start(self, *_: Any) -> None:
+        self._active.enter_context(self)
+
+    def stop(self, *_: Any) -> None:
+        # does nothing if another hook has failed before `start`
+        self._active.close()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func is nn.functional.linear:
+            result = result.index_fill(-1, self._removed.to(result.device), -torch.inf)
+        return result
+
+
+@contextmanager
+def mask_experts(decoder: ExpertDecoder, experts: Array) -> Iterator[None]:
+    """Let no router select an expert that is False in (mixtures, experts) masks while the context is open.
+
+    The outputs equal those of `cut_experts`, without a copy of a weight, and mixtures may keep different numbers of
+    experts. Raises ModelError if the masks belong to another model, or leave fewer experts than a token needs.
+    """
+    _require_shape(decoder, experts, "given")
+    if (least := int(experts.sum(axis=1).min())) < decoder.shape.top_k:
         raise ModelError(
-            f"the {masks.method} masks have the shape {masks.experts.shape}, the model has {len(shape.layers)} "
+            f"a mixture would keep {least} of {decoder.shape.experts} experts, but its router needs "
+            f"{decoder.shape.top_k}: remove fewer experts"
+        )
+    with ExitStack() as stack:
+        for mixture, mask in zip(decoder.mixtures, experts, strict=True):
+            removed = torch.as_tensor(np.flatnonzero(~mask))
+            if not len(removed):
+                continue
+            for owner, name, axis in mixture.expert_tensors():
+                tensor = getattr(owner, name)
+                # a bias of the router: if it is added to probabilities, it must be -inf as well
+                if tensor.numel() == len(mask):
+                    rest = tensor.index_fill(axis, removed.to(tensor.device), -torch.inf)
+                    stack.callback(setattr, owner, name, tensor)
+                    is_parameter = isinstance(tensor, nn.Parameter)
+                    setattr(owner, name, nn.Parameter(rest, requires_grad=False) if is_parameter else rest)
+            logits = _RemovedLogits(removed)
+            # hooks on the router, because in most families its linear map is no module
+            stack.callback(mixture.router.register_forward_pre_hook(logits.start).remove)
+            stack.callback(mixture.router.register_forward_hook(logits.stop, always_call=True).remove)
+        yield
+
+
+def _require_shape(decoder: ExpertDecoder, experts: Array, method: str) -> None:
+    shape = decoder.shape
+    if experts.shape != (len(shape.layers), shape.experts):
+        raise ModelError(
+            f"the {method} masks have the shape {experts.shape}, the model has {len(shape.layers)} "
             f"mixtures of {shape.experts} experts: choose the model for which the masks were made"
         )
+
+
+def _require_fitting_masks(decoder: ExpertDecoder, masks: ExpertMasks) -> None:
+    shape = decoder.shape
+    _require_shape(decoder, masks.experts, masks.method)
     in_groups = masks.experts.reshape(len(shape.layers), shape.groups, -1).sum(axis=2)
     least = max(shape.top_k / shape.top_groups, 2 if shape.groups > 1 else 1)
     if in_groups.min() != in_groups.max() or in_groups.min() < least:

@@ -19,7 +19,9 @@ def statistics_of(seed: int, text: str = "A", routed: np.ndarray | None = None) 
     generator = np.random.default_rng(seed)
     counts = generator.integers(20, 60, (SHARDS, LAYERS, EXPERTS)) if routed is None else routed
     weights, norms = counts * generator.random(counts.shape), counts * generator.random(counts.shape) * 3
-    return ExpertStatistics(text, "f", np.array([100, 110, 120, 130]), counts, weights, weights * 1.7, norms)
+    slots = np.zeros((LAYERS, EXPERTS, 0), int)
+    shards = np.array([100, 110, 120, 130])
+    return ExpertStatistics(text, "f", shards, counts, weights, weights * 1.7, norms, slots, slots)
 
 
 def scores_of(values, tokens=None, text: str = "A") -> ExpertScores:

@@ -1,5 +1,7 @@
 """Statistics of experts equal a loop over tokens, in the layout of every family, for any shards, batch and padding."""
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from tiny_experts import EXPERTS, tiny_mixture
 from gprune.models.expert_families import EXPERT_FAMILIES
 from gprune.pruning.experts.routing import collect_experts
 from gprune.records import Tokens
+from gprune.records.experts import STRONGEST, ExpertStatistics
 from gprune.study import CalibrationSettings
 from gprune.system.errors import ModelError, NumericsError, SettingsError
 
@@ -40,9 +43,9 @@ def naive_output(experts, expert: int, x: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def naive_sums(decoder, tokens: Tokens) -> np.ndarray:
-    """(4, shards, layers, experts) by a loop over sequences, tokens and choices."""
-    sums, calls = np.zeros((4, 4, len(decoder.shape.layers), EXPERTS)), []
+def naive_sums(decoder, tokens: Tokens) -> tuple[np.ndarray, dict[tuple[int, int], list[tuple[float, int]]]]:
+    """(4, shards, layers, experts) by a loop over sequences, tokens and choices, and each expert's strongest tokens."""
+    sums, calls, tops = np.zeros((4, 4, len(decoder.shape.layers), EXPERTS)), [], defaultdict(list)
     hooks = [m.experts.register_forward_pre_hook(lambda _, inputs: calls.append(inputs)) for m in decoder.mixtures]
     for sequence, ids in enumerate(tokens.ids):
         calls.clear()
@@ -54,9 +57,19 @@ def naive_sums(decoder, tokens: Tokens) -> np.ndarray:
                 for expert, g in zip(index[token].tolist(), weights[token].double().tolist(), strict=True):
                     norm = float(naive_output(decoder.mixtures[layer].experts, expert, hidden[token].double()).norm())
                     sums[:, SHARD[sequence], layer, expert] += (1, g, g * norm, norm)
+                    tops[layer, expert].append((np.float32(-g * norm), sequence * len(ids) + token))
     for hook in hooks:
         hook.remove()
-    return sums
+    return sums, {key: sorted(items)[:STRONGEST] for key, items in tops.items()}
+
+
+def assert_strongest(statistics: ExpertStatistics, tops: dict[tuple[int, int], list[tuple[float, int]]]) -> None:
+    for layer, expert in np.ndindex(statistics.positions.shape[:2]):
+        items = tops.get((layer, expert), [])
+        positions, strengths = statistics.positions[layer, expert], statistics.strengths[layer, expert]
+        assert positions.tolist() == [position for _, position in items] + [-1] * (STRONGEST - len(items))
+        np.testing.assert_allclose(strengths[: len(items)], [-value for value, _ in items], rtol=1e-5)
+        assert not strengths[len(items) :].any()
 
 
 @pytest.mark.parametrize("family", EXPERT_FAMILIES)
@@ -64,7 +77,8 @@ def test_sums_equal_a_loop_over_tokens(family):
     decoder, tokens = exact_mixture(family), tokens_of()
     before = decoder.model(torch.from_numpy(tokens.ids.astype(np.int64))).logits
     statistics = collect_experts(decoder, tokens, SETTINGS)
-    expected = naive_sums(decoder, tokens)
+    expected, tops = naive_sums(decoder, tokens)
+    assert_strongest(statistics, tops)
     actual = np.stack([statistics.routed, statistics.weights, statistics.weighted_norms, statistics.norms])
     np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
     assert statistics.shard_tokens.tolist() == [14, 14, 7, 7] and decoder.forward_tokens == 42
@@ -78,7 +92,10 @@ def test_positions_that_do_not_count_are_left_out_and_the_batch_changes_nothing(
     counted = np.arange(42).reshape(6, 7) % 3 != 0
     decoder, tokens = exact_mixture("mixtral"), tokens_of(counted)
     statistics = collect_experts(decoder, tokens, SETTINGS)
-    np.testing.assert_allclose(statistics.weighted_norms, naive_sums(decoder, tokens)[2], rtol=1e-6, atol=1e-9)
+    expected, tops = naive_sums(decoder, tokens)
+    np.testing.assert_allclose(statistics.weighted_norms, expected[2], rtol=1e-6, atol=1e-9)
+    assert_strongest(statistics, tops)
+    assert not set(np.flatnonzero(~counted)) & set(statistics.positions.ravel())
     assert statistics.shard_tokens.tolist() == [9, 9, 5, 5] and statistics.routed[:, 0].sum(1).tolist() == [
         18,
         18,
@@ -88,6 +105,17 @@ def test_positions_that_do_not_count_are_left_out_and_the_batch_changes_nothing(
     single = collect_experts(decoder, tokens, CalibrationSettings(samples=6, length=7, shards=4, batch=1))
     assert np.array_equal(single.routed, statistics.routed)
     np.testing.assert_allclose(single.norms, statistics.norms, rtol=1e-6)
+    assert np.array_equal(single.positions, statistics.positions)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 6])
+def test_the_first_of_equally_strong_tokens_is_kept(batch):
+    ids = np.tile(tokens_of().ids[:1], (6, 1))
+    decoder, tokens = exact_mixture("mixtral"), Tokens("A", "f", ids, 6, None)
+    settings = CalibrationSettings(samples=6, length=7, shards=4, batch=batch)
+    _, tops = naive_sums(decoder, tokens)
+    assert max(len(items) for items in tops.values()) == STRONGEST
+    assert_strongest(collect_experts(decoder, tokens, settings), tops)
 
 
 def test_the_implementation_is_restored_after_a_failure():

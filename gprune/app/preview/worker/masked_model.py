@@ -22,6 +22,7 @@ from gprune.models import identity, loading
 from gprune.models.devices import out_of_memory
 from gprune.pipeline.stages import KINDS
 from gprune.pruning import repair
+from gprune.pruning.experts.surgery import mask_experts
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.repair.scales import fold
 from gprune.pruning.sparsity.scales import learn_scales
@@ -64,7 +65,8 @@ class MaskedModel:
         with ThreadPoolExecutor(1) as executor:
             # weights are read and digested at the same time
             digests = executor.submit(_compute_digests, self.name, spec.device)
-            self.decoder = loading.load(self.name, str(device), spec.precision, spec.trust_remote_code)
+            load: Any = loading.load_experts if spec.experts else loading.load
+            self.decoder = load(self.name, str(device), spec.precision, spec.trust_remote_code)
             if digests.result() != (spec.fingerprint, spec.tokenizer):
                 raise identity.changed_error(self.name)
         self.seconds: dict[Text, float] = {}
@@ -117,10 +119,17 @@ class MaskedModel:
             raise identity.changed_error(self.name)
 
     @contextmanager
-    def silenced(self, pruning: Pruning | None, on_progress: Progress = silent) -> Iterator[None]:
-        """Silence the removed units and repair the others within the block; fits of weights call `on_progress`."""
+    def silenced(self, pruning: Pruning | Array | None, on_progress: Progress = silent) -> Iterator[None]:
+        """Silence the removed units and repair the others within the block; fits of weights call `on_progress`.
+
+        An array is the masks of experts; see `gprune.app.preview.requests.resolve_pruning`.
+        """
         if pruning is None:
             yield
+            return
+        if isinstance(pruning, np.ndarray):
+            with mask_experts(self.decoder, pruning):
+                yield
             return
         key = pruning.key
         if self._silenced is None or self._silenced[0] != key:
