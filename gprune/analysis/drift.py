@@ -11,6 +11,7 @@ import pandas as pd
 
 from gprune.pruning.ranking import ranks
 from gprune.records import Array, RankDrift, UnitScores
+from gprune.records.experts import ExpertDrift
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,38 +21,40 @@ class Distribution:
     name: str
     """name of the curve: the two sets of scores that are compared"""
     shares: Array
-    """(bins,) percent of all neurons in each bin"""
+    """(bins,) percent of all neurons, or of all ranked experts, in each bin"""
     median: float
-    """median drift over all neurons"""
+    """median drift over them; NaN if no expert has a rank"""
     correlation: float
     """median over layers of the Spearman correlation, or NaN if no layer has one"""
 
 
-CROSS, HALVES, FLOOR_PRIMARY, FLOOR_AUXILIARY = "A | B", "half A | half B", "A resampled", "B resampled"
+CURVES = CROSS, HALVES, FLOOR_PRIMARY, FLOOR_AUXILIARY = "A | B", "half A | half B", "A resampled", "B resampled"
 """names of the four curves, in the order of `distributions`; each compares the scores of two texts or parts of texts"""
 
 
 def shares(values: Array, bins: int) -> Array:
-    """Return (bins,) percent of drift values in equal bins of [0, 1], 1 included."""
-    histogram, _ = np.histogram(values, bins=bins, range=(0.0, 1.0))
-    return 100.0 * histogram / np.size(values)
+    """Return (bins,) percent of the finite drift values in equal bins of [0, 1], 1 included; 0 if there is none."""
+    finite = values[np.isfinite(values)]
+    histogram, _ = np.histogram(finite, bins=bins, range=(0.0, 1.0))
+    return 100.0 * histogram / max(finite.size, 1)
 
 
-def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list[Distribution]:
+def distributions(drift: RankDrift | ExpertDrift, bins: int, layer: int | None = None) -> list[Distribution]:
     """Return the distributions of the drift between A and B, between their halves, and of two resampling controls.
 
-    A resampling control compares two halves of one text. `layer` is None for all layers together.
+    A resampling control compares two halves of one text. `layer` is None for all layers together. The drift of experts
+    has no correlations.
     """
-    sources = (
-        (CROSS, drift.magnitude, drift.correlation),
-        (HALVES, drift.half, drift.correlation_half),
-        (FLOOR_PRIMARY, drift.resample_primary, drift.correlation_primary),
-        (FLOOR_AUXILIARY, drift.resample_auxiliary, drift.correlation_auxiliary),
+    values = drift.magnitude, drift.half, drift.resample_primary, drift.resample_auxiliary
+    correlations = (
+        (drift.correlation, drift.correlation_half, drift.correlation_primary, drift.correlation_auxiliary)
+        if isinstance(drift, RankDrift)
+        else (np.full(len(drift.signed), np.nan),) * len(values)
     )
     layers = slice(None) if layer is None else slice(layer, layer + 1)
     return [
-        Distribution(name, shares(values[layers], bins), float(np.median(values[layers])), finite_median(rho[layers]))
-        for name, values, rho in sources
+        Distribution(name, shares(of_units[layers], bins), finite_median(of_units[layers]), finite_median(rho[layers]))
+        for name, of_units, rho in zip(CURVES, values, correlations, strict=True)
     ]
 
 
@@ -67,12 +70,12 @@ def finite_median(values: Array) -> float:
     return float(np.median(finite)) if finite.size else float("nan")
 
 
-def distribution_table(curves: list[Distribution]) -> pd.DataFrame:
+def distribution_table(curves: list[Distribution], unit: str = "neuron") -> pd.DataFrame:
     """Return the drift histogram as a table with one row per bin and one column per curve."""
     bins = len(curves[0].shares)
     edges = np.linspace(0.0, 1.0, bins + 1)
     columns: dict[str, Array] = {"drift from": edges[:-1], "drift to": edges[1:]}
-    return pd.DataFrame(columns | {f"{curve.name}, % of neurons": curve.shares for curve in curves})
+    return pd.DataFrame(columns | {f"{curve.name}, % of {unit}s": curve.shares for curve in curves})
 
 
 def shares_by_layer(magnitude: Array, bins: int) -> Array:

@@ -45,7 +45,7 @@ class Measurement:
     length: int
     """tokens per window"""
     retention: float
-    """kept fraction of the decoder's weights; 1 for the dense model, NaN if unknown"""
+    """kept fraction of the prunable weights; 1 for the dense model, NaN if unknown"""
     parameters: int
     """parameters of the model; 0 if unknown"""
     model: str

@@ -30,8 +30,9 @@ from gprune.data.texts.holdout import HoldoutStatus
 from gprune.evaluation import protocol
 from gprune.pipeline.stages.results import repair_label
 from gprune.records import Agreement, PruningMasks
+from gprune.records.experts import ExpertMasks
 from gprune.study import Study
-from gprune.study.methods import METHODS
+from gprune.study.methods import ALL_METHODS, EXPERT_METHODS
 from gprune.system.units import join_words
 
 OURS, FLAP, FLAP_WITHOUT_BIAS = "gprune", "flap", "flap_no_bias"
@@ -43,6 +44,7 @@ _MAX_BIAS_HARM = 0.1
 _BIAS = (
     " FLAP's bias replaces removed units by their means on the calibration text. It hurts on texts with other means."
 )
+RETENTION_OF_EXPERTS = "For experts, retention is the kept share of the parameters of experts and routers."
 _MAX_PERCENT = 10.0
 """relative increase of perplexity above which the increase is written as a multiple and not in percent"""
 COST_DIGITS = 3
@@ -144,8 +146,8 @@ def obstacles(table: list[Row]) -> list[str]:
     reasons = []
     if gap := budget_gap(row.retention for row in table if row.method != DENSE):
         reasons.append(
-            f"the retentions differ by {percent(gap, 1)} of the decoder's weights, more than "
-            f"{percent(BUDGET_TOLERANCE, 1)}: choose runs with the same retention"
+            f"the retentions differ by {percent(gap, 1)}, more than {percent(BUDGET_TOLERANCE, 1)}: "
+            "choose runs with the same retention"
         )
     models = {cell.model for row in table for cell in row.cells.values()}
     if len(models) > 1:
@@ -163,27 +165,28 @@ def is_same_budget(first: MethodResult, second: MethodResult) -> bool:
 
 
 def is_comparable(first: MethodResult | None, second: MethodResult | None, text: str) -> bool:
-    """Return True if two lines exist, are finite on a text, and have the same windows and budget."""
+    """Return True if two lines exist, are finite on a text, and have the same dense model, windows and budget."""
     if first is None or second is None or not is_same_budget(first, second):
         return False
-    same_windows = first.cell(text).window_label == second.cell(text).window_label
-    return same_windows and bool(np.isfinite([first.loss(text), second.loss(text)]).all())
+    cells = first.cell(text), second.cell(text)
+    is_same_setting = len({(cell.model, cell.window_label) for cell in cells}) == 1
+    return is_same_setting and bool(np.isfinite([first.loss(text), second.loss(text)]).all())
 
 
 @dataclass(frozen=True, slots=True)
 class Opponents:
-    """GPrune and the methods to compare it with on one text.
+    """GPrune, or the method that leads a study of experts, and the methods to compare it with on one text.
 
-    All methods except `dense` and `base` are comparable with GPrune. A field is None if there is no such method.
+    All methods except `dense` and `base` are comparable with `leading`. A field is None if there is no such method.
     """
 
     text: str
     missing: list[str]
     """methods of the comparison that are not measured yet; there is no winner until they are"""
     dense: MethodResult | None
-    gprune: MethodResult | None
+    leading: MethodResult | None
     base: MethodResult | None
-    """the baseline of GPrune's metric, or the best baseline if that one is not part of the comparison"""
+    """the baseline of its metric, or the best baseline if that one is not part of the comparison"""
     best: MethodResult | None
     """the best other method that is not a control"""
     control: MethodResult | None
@@ -193,59 +196,78 @@ class Opponents:
     """FLAP without bias compensation, if it is much better than FLAP"""
 
     @property
+    def name(self) -> str:
+        """Return the display name of the leading method."""
+        return method_label(self.leading.method if self.leading else OURS)
+
+    @property
     def rivals(self) -> list[MethodResult]:
-        """Return the lines that sentences compare GPrune with, without duplicates."""
+        """Return the lines that sentences compare the leading method with, without duplicates."""
         lines = self.base, self.best, self.flap, self.without_bias
         return list({line.method: line for line in lines if line is not None}.values())
 
     @property
     def fair(self) -> bool:
-        """Return True if `base` is comparable with GPrune and no method is missing."""
-        return bool(not self.missing and self.gprune and self.base) and is_comparable(self.gprune, self.base, self.text)
+        """Return True if `base` is comparable with the leading method and no method is missing."""
+        is_complete = bool(not self.missing and self.leading and self.base)
+        return is_complete and is_comparable(self.leading, self.base, self.text)
 
     @property
     def verdict(self) -> str:
-        """Return the result of GPrune relative to the best other method: BETTER, WORSE, NOISE or OPEN."""
+        """Return the leading method's result relative to the best other method: BETTER, WORSE, NOISE or OPEN."""
         return self.difference(self.best).verdict if self.fair and self.best else OPEN
 
     def difference(self, other: MethodResult) -> Difference:
-        """Return the loss of GPrune minus that of another line."""
-        assert self.gprune is not None
-        return compare_lines(self.gprune, other, [self.text])
+        """Return the loss of the leading method minus that of another line."""
+        assert self.leading is not None
+        return compare_lines(self.leading, other, [self.text])
 
 
 def opponents(
-    lines: Sequence[MethodResult], text: str, expected: Expected = _NOTHING, metric_method: str = FLAP
+    lines: Sequence[MethodResult], text: str, expected: Expected = _NOTHING, ours: str = OURS, metric_method: str = FLAP
 ) -> Opponents:
-    """Select the lines to compare GPrune with on a text; `metric_method` is the baseline of its metric."""
+    """Select the lines to compare the method `ours` with on a text; `metric_method` is the baseline of its metric."""
     lines_by_method = {line.method: line for line in lines if line.by_seed(text)}
-    rivals = [line for name, line in lines_by_method.items() if name in METHODS and name not in (OURS, DENSE)]
+    rivals = [line for name, line in lines_by_method.items() if name in ALL_METHODS and name not in (ours, DENSE)]
     rivals.sort(key=lambda line: line.loss(text))
     base = lines_by_method.get(metric_method)
     # another method must not replace the expected one while its result is missing
     if base is None and metric_method not in (method for _, method in expected.get(text, ())):
-        base = next((line for line in rivals if METHODS[line.method].baseline), None)
-    gprune = lines_by_method.get(OURS)
-    fair = {line.method: line for line in rivals if is_comparable(gprune, line, text)}
+        base = next((line for line in rivals if ALL_METHODS[line.method].baseline), None)
+    leading = lines_by_method.get(ours)
+    fair = {line.method: line for line in rivals if is_comparable(leading, line, text)}
     best, control = (
-        next((line for name, line in fair.items() if METHODS[name].control == kind), None) for kind in (False, True)
+        next((line for name, line in fair.items() if ALL_METHODS[name].control == kind), None) for kind in (False, True)
     )
     flap, without_bias = fair.get(FLAP), fair.get(FLAP_WITHOUT_BIAS)
     bias_harm = compare_lines(flap, without_bias, [text]) if flap and without_bias else None
     if bias_harm is None or bias_harm.verdict != WORSE or bias_harm.change <= _MAX_BIAS_HARM:
         without_bias = None
     missing = missing_methods(lines, text, expected)
-    return Opponents(text, missing, lines_by_method.get(DENSE), gprune, base, best, control, flap, without_bias)
+    return Opponents(text, missing, lines_by_method.get(DENSE), leading, base, best, control, flap, without_bias)
 
 
 def method_label(method: str) -> str:
     """Return the display name of a method for a sentence, without a comma."""
-    return METHODS[method].label.replace(", no ", " without ") if method in METHODS else method
+    return ALL_METHODS[method].label.replace(", no ", " without ") if method in ALL_METHODS else method
 
 
 def own_method(metric: str) -> str:
     """Return the baseline with which GPrune on a base metric is compared: the method of the metric, FANG for twFLAP."""
     return BASES.get(metric, (metric,))[0]
+
+
+def leading_pair(study: Study) -> tuple[str, str]:
+    """Return the method that a study's sentences are about, and the baseline of its metric.
+
+    For experts, they are the first method that adapts its scores, or else the first that reads a text, and the same
+    criterion with scores on A.
+    """
+    if not study.prunes_experts:
+        return OURS, own_method(study.metric)
+    methods = [EXPERT_METHODS[name] for name in study.methods if name in EXPERT_METHODS]
+    methods.sort(key=lambda method: (method.scoring != "adapted", method.control))
+    return methods[0].name, methods[0].form_of
 
 
 # the cost of pruning
@@ -259,13 +281,13 @@ class Headline:
     detail: str = ""
     """further sentences with the perplexities and the intervals of the differences"""
     verdict: str = OPEN
-    """result of GPrune relative to the best other method, or OPEN"""
+    """result of the leading method relative to the best other method, or OPEN"""
 
 
 def headline_opponents(
     lines: Sequence[MethodResult], study: Study, statuses: Mapping[str, HoldoutStatus]
 ) -> Opponents | None:
-    """Select the lines to compare GPrune with in the headline.
+    """Select the lines that the headline compares; see `leading_pair`.
 
     The text is the first unseen one, or else the one least related to the calibration texts. `lines` are all methods of
     the run, with the rows of other seeds; `statuses` has the relation of each evaluation text to the calibration texts.
@@ -273,7 +295,7 @@ def headline_opponents(
     """
     text = protocol.leading_text(statuses, study)
     expected = {text: [(lines[0].name[0], method) for method in study.methods]} if lines else {}
-    return opponents(lines, text, expected, own_method(study.metric)) if text else None
+    return opponents(lines, text, expected, *leading_pair(study)) if text else None
 
 
 def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int = 1) -> Headline:
@@ -283,7 +305,7 @@ def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int 
     differ only in their seed, including this one.
     """
     without_bias = result.without_bias if result.base is result.flap else None
-    lines = [line for line in (result.gprune, result.base, without_bias) if line is not None]
+    lines = [line for line in (result.leading, result.base, without_bias) if line is not None]
     if not lines:
         return Headline(f"No pruned model is measured on {result.text}")
     retention = next(filter(np.isfinite, (line.retention for line in lines)), study.retention)
@@ -296,6 +318,7 @@ def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int 
     conclusion = "" if result.verdict == BETTER else against_best(result)
     sentences = filter(None, (sentence, conclusion, against_control(result)))
     detail = _describe_detail(result, status, seeds) + _describe_repair(study) + (_BIAS if without_bias else "")
+    detail += f" {RETENTION_OF_EXPERTS}" if study.prunes_experts else ""
     return Headline(". ".join(sentences), detail, result.verdict)
 
 
@@ -315,29 +338,32 @@ def why_no_winner(result: Opponents) -> str:
     """Return the reason why there is no winner on a text; empty if the comparison is fair."""
     if result.missing:
         return f"not measured: {join_words(list(map(method_label, result.missing)))}"
-    if not (result.gprune and result.base):
-        return f"{'a baseline' if result.gprune else 'GPrune'} is not part of this run"
-    if gap := budget_gap((result.gprune.retention, result.base.retention)):
-        return f"the retentions of GPrune and {method_label(result.base.method)} differ by {percent(gap, 1)}"
+    if not (result.leading and result.base):
+        return f"{'a baseline' if result.leading else 'GPrune'} is not part of this run"
+    if gap := budget_gap((result.leading.retention, result.base.retention)):
+        names = join_words([result.name, method_label(result.base.method)])
+        return f"the retentions of {names} differ by {percent(gap, 1)}"
     return "" if result.fair and result.best else "the methods were measured in different ways"
 
 
 def against_best(result: Opponents) -> str:
-    """Compare GPrune with the best other method on one text, in a sentence without a full stop."""
+    """Compare the leading method with the best other one on one text, in a sentence without a full stop."""
     if reason := why_no_winner(result):
         return f"No winner: {reason}"
     assert result.best is not None
     change, name = result.difference(result.best).change, method_label(result.best.method)
     if result.verdict == NOISE:
-        return f"GPrune and {name} are within noise ({format_signed(change, '.1%')})"
-    return f"GPrune’s perplexity is {percent(abs(change), 1)} {'lower' if change < 0 else 'higher'} than {name}’s"
+        return f"{result.name} and {name} are within noise ({format_signed(change, '.1%')})"
+    direction = "lower" if change < 0 else "higher"
+    return f"{result.name} has a {percent(abs(change), 1)} {direction} perplexity than {name}"
 
 
 def compare_runs(first: MethodResult, second: MethodResult, text: str, names: Sequence[str], text_name: str) -> str:
     """Compare the models of two runs on a text, in one sentence; `names` are their labels."""
     values = f"{first.mean(text):,.1f} and {second.mean(text):,.1f} on {text_name}"
     if not is_comparable(first, second, text):
-        return f"No winner between {join_words(names)}: their retentions or windows differ (perplexity {values})."
+        reason = "their dense models, retentions or windows differ"
+        return f"No winner between {join_words(names)}: {reason} (perplexity {values})."
     gap = compare_lines(first, second, [text])
     detail = f"{format_signed(gap.change, '.1%')} {interval_in_percent(gap, 1)}".strip()
     if gap.close:
@@ -347,13 +373,13 @@ def compare_runs(first: MethodResult, second: MethodResult, text: str, names: Se
 
 
 def against_control(result: Opponents) -> str:
-    """Return a sentence without a full stop if the best control is at least as good as GPrune, else an empty string."""
+    """Return a sentence without a full stop if the best control is at least as good as the leading method, or ""."""
     if result.control is None or result.missing:
         return ""
     gap = result.difference(result.control)
     if gap.verdict == BETTER:
         return ""
-    # the change from GPrune to the control, from the opposite one; `0.0 -` avoids a negative zero
+    # the change to the control, from the opposite one; `0.0 -` avoids a negative zero
     change = format_signed(0.0 - gap.change / (1 + gap.change), ".1%")
     verb = "does as well" if gap.close else "does better"
     return f"A control {verb}: {method_label(result.control.method)} ({change} perplexity)"
@@ -361,12 +387,12 @@ def against_control(result: Opponents) -> str:
 
 def _describe_detail(result: Opponents, status: HoldoutStatus, seeds: int) -> str:
     """Return the sentences with perplexities and, if the comparison is fair, the intervals of the differences."""
-    lines = [line for line in (result.dense, *result.rivals, result.gprune) if line is not None]
+    lines = [line for line in (result.dense, *result.rivals, result.leading) if line is not None]
     values = ", ".join(f"{method_label(line.method)} {line.perplexity(result.text):,.1f}" for line in lines)
     windows, count = lines[0].cell(result.text).window_label, max(len(line.seeds) for line in lines)
     over = f"{windows} (geometric mean of {count} seeds)" if count > 1 else windows
     detail = f"{status.sentence}. Perplexity over {over}: {values}."
-    if not result.fair or result.gprune is None:
+    if not result.fair or result.leading is None:
         return detail
     changes = {method_label(line.method): result.difference(line) for line in result.rivals}
     intervals = [
@@ -377,7 +403,7 @@ def _describe_detail(result: Opponents, status: HoldoutStatus, seeds: int) -> st
     over = f"{count} seeds" if count > 1 else f"one seed of {seeds} in this cache" if seeds > 1 else "one seed"
     paired = "paired" if next(iter(changes.values())).paired else "windows differ"
     caption = f"{INTERVAL}, {paired}; {over}"
-    return f"{detail} GPrune against {'; '.join(intervals)} ({caption})." if intervals else detail
+    return f"{detail} {result.name} against {'; '.join(intervals)} ({caption})." if intervals else detail
 
 
 def _describe_repair(study: Study) -> str:
@@ -395,13 +421,14 @@ def comparison_finding(
     names: Iterable[str],
     statuses: Mapping[str, HoldoutStatus],
     expected: Expected = _NOTHING,
+    pair: tuple[str, str] = (OURS, FLAP),
 ) -> str:
-    """Compare GPrune with the best other method on each of some texts, and report controls that are as good.
+    """Compare the leading method with the best other one on each of some texts, and report controls that are as good.
 
     `lines` are all methods of a run. `statuses` has the relation of each evaluation text to the calibration texts.
-    `expected` are the methods that the comparison requires.
+    `expected` are the methods that the comparison requires, `pair` is that of `leading_pair`.
     """
-    results = [result for text in names if (result := opponents(lines, text, expected)).gprune is not None]
+    results = [result for text in names if (result := opponents(lines, text, expected, *pair)).leading is not None]
     sentences = [
         f"On {result.text} ({statuses[result.text].brief}): {sentence}."
         for result in results
@@ -415,7 +442,7 @@ def retention_finding(pruned: MethodResult, dense: MethodResult, text: str) -> s
     """Describe the change of perplexity from the dense model to a pruned one, on one text."""
     return (
         f"At {percent(pruned.retention)} retention, perplexity on {text} changes from {dense.perplexity(text):.1f} to "
-        f"{pruned.perplexity(text):.1f} with {METHODS[pruned.method].label}."
+        f"{pruned.perplexity(text):.1f} with {ALL_METHODS[pruned.method].label}."
     )
 
 
@@ -425,7 +452,8 @@ def retention_finding(pruned: MethodResult, dense: MethodResult, text: str) -> s
 def drift_title(curves: Sequence[Distribution]) -> str:
     """Compare the rank shift by another text with that by resampling; `curves` is from `drift.distributions`."""
     cross, floor = curves[0], max(curves[2].median, curves[3].median)
-    if floor <= 0:
+    # NaN if a text has no two halves in which experts have ranks
+    if not floor > 0:
         return f"Changing the calibration text shifts ranks by {percent(cross.median, 1)} of the ranking (median)"
     if cross.median < SMALL_RATIO * floor:
         return "Changing the calibration text shifts ranks only slightly more than resampling it does"
@@ -438,11 +466,11 @@ def drift_finding(curves: Sequence[Distribution]) -> str:
     `curves` is from `drift.distributions`: between the texts first, and the halves of each text third and fourth.
     """
     cross, floor = curves[0], max(curves[2:4], key=lambda curve: curve.median)
+    correlations = f" Ranks correlate at {cross.correlation:.2f} and {floor.correlation:.2f}."
     return (
         f"{drift_title(curves)}. The median shift is {percent(cross.median, 1)} of the ranking between the texts "
-        f"and {percent(floor.median, 1)} between halves of one text. Ranks correlate at {cross.correlation:.2f} and "
-        f"{floor.correlation:.2f}."
-    )
+        f"and {percent(floor.median, 1)} between halves of one text."
+    ) + (correlations if math.isfinite(cross.correlation) else "")
 
 
 def agreement_title(record: Agreement) -> str:
@@ -534,7 +562,7 @@ CHECK_ROWS = {
 def checks(
     record: Mapping[str, Any],
     study: Study,
-    masks: Mapping[str, PruningMasks],
+    masks: Mapping[str, PruningMasks | ExpertMasks],
     statuses: Mapping[str, HoldoutStatus],
     effect: AblationEffect | None = None,
     *,
@@ -566,7 +594,7 @@ def _check(name: str, value: str, passes: bool, caveat: str = "") -> Check:
     return Check(name, value if passes or not caveat else f"{value} ({caveat})", "pass" if passes else "warn")
 
 
-def _check_budget(target: float, masks: Mapping[str, PruningMasks]) -> Check:
+def _check_budget(target: float, masks: Mapping[str, PruningMasks | ExpertMasks]) -> Check:
     """Check that all masks have the target retention, to within BUDGET_TOLERANCE."""
     if not masks:
         return Check("Retention", "no masks yet", "unknown")

@@ -27,18 +27,18 @@ _ACCEPTED: dict[type, tuple[type, ...]] = {
 """types accepted for an option, by the type of its default"""
 
 
-def names() -> tuple[str, ...]:
-    """Return the names of all figures; see `gprune.Run.figures`."""
+def names(run: Run) -> tuple[str, ...]:
+    """Return the names of the figures of a run; see `gprune.Run.figures`."""
     from gprune.app.figures import load_figures
 
-    return tuple(sorted(load_figures()))
+    return tuple(sorted(name for name, panel in load_figures().items() if run.study.unit in panel.units))
 
 
 def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
     """Return a figure of a run; see `gprune.Run.figure`."""
     from gprune.app.figures import load_figures
 
-    require_choice("figure", name, names())
+    require_choice("figure", name, names(run))
     defaults = load_figures()[name].options
     for option, value in options.items():
         if option not in defaults:

@@ -18,7 +18,7 @@ from gprune.records import (
     RankDrift,
     UnitScores,
 )
-from gprune.records.experts import ExpertMasks
+from gprune.records.experts import ExpertDrift, ExpertMasks
 from gprune.study.settings import require_choice
 
 NEURON, GROUP = "neuron", "key/value group"
@@ -27,14 +27,59 @@ NEURON, GROUP = "neuron", "key/value group"
 
 def drift(record: RankDrift) -> pd.DataFrame:
     """Return one row per neuron with its rank drift and the resampling controls."""
-    values = {
+    return of_neurons(_drift_values(record))
+
+
+def _drift_values(record: RankDrift | ExpertDrift) -> dict[str, Array]:
+    return {
         "drift": record.magnitude,
         "signed_drift": record.signed,
         "resample_drift_primary": record.resample_primary,
         "resample_drift_auxiliary": record.resample_auxiliary,
         "half_drift": record.half,
     }
-    return of_neurons(values)
+
+
+def expert_drift(run: Run) -> pd.DataFrame:
+    """Return one row per criterion and expert with its rank drift, NaN for cold experts, and the controls."""
+    parts = []
+    for criterion in (stage.id.metric for stage in stages.drifts_of_experts(run.graph)):
+        record = run.load(stages.expert_rank_drift, criterion)
+        tokens = {"tokens_primary": record.tokens_primary, "tokens_auxiliary": record.tokens_auxiliary}
+        parts.append(_of_experts(run, _drift_values(record) | tokens, "criterion", criterion))
+    return pd.concat(parts, ignore_index=True)
+
+
+def expert_scores(run: Run) -> pd.DataFrame:
+    """Return one row per criterion and expert with its score on A, on B and, if the run has it, after RASA."""
+    parts = []
+    for criterion in (stage.id.metric for stage in stages.drifts_of_experts(run.graph)):
+        values = {role: run.load(stages.expert_scores, criterion, role).values for role in stages.PAIR}
+        adapted = run.find(stages.adapted_experts, criterion)
+        values |= {} if adapted is None else {"adapted": adapted.values}
+        parts.append(_of_experts(run, values, "criterion", criterion))
+    return pd.concat(parts, ignore_index=True)
+
+
+def experts(run: Run) -> pd.DataFrame:
+    """Return one row per text and expert with its sums over all tokens of the text (`ExpertStatistics`)."""
+    fields = ("routed", "weights", "weighted_norms", "norms")
+    records = {role: run.load(stages.expert_statistics, role) for role in stages.PAIR}
+    return pd.concat(
+        [
+            _of_experts(run, {name: getattr(record, name).sum(axis=0) for name in fields}, "text", role)
+            for role, record in records.items()
+        ],
+        ignore_index=True,
+    )
+
+
+def _of_experts(run: Run, values: Mapping[str, Array], column: str, name: str) -> pd.DataFrame:
+    """Return one row per expert with the index of its layer in the model, and `name` in the first column."""
+    frame = of_neurons(values).rename(columns={"neuron": "expert"})
+    frame["layer"] = np.array(run.load(stages.expert_shape).layers)[frame["layer"]]
+    frame.insert(0, column, name)
+    return frame
 
 
 def of_neurons(values: Mapping[str, Array]) -> pd.DataFrame:
@@ -72,14 +117,15 @@ def scores_frame(primary: UnitScores, auxiliary: UnitScores, adapted: Array | No
     return of_units(neurons, groups)
 
 
-def masks(record: PruningMasks | ExpertMasks) -> pd.DataFrame:
+def masks(record: PruningMasks | ExpertMasks, mixtures: Sequence[int] = ()) -> pd.DataFrame:
     """Return one row per unit; the column `kept` is True for a unit that stays.
 
-    For masks of experts, the unit is expert, and layers are counted without those that have no mixture.
+    `mixtures` are the layers that have experts.
     """
     if isinstance(record, ExpertMasks):
         layers, experts = np.indices(record.experts.shape).reshape(2, -1)
-        return pd.DataFrame({"layer": layers, "unit": "expert", "index": experts, "kept": record.experts.ravel()})
+        units = {"layer": np.array(mixtures)[layers], "unit": "expert", "index": experts}
+        return pd.DataFrame(units | {"kept": record.experts.ravel()})
     return of_units({"kept": record.ffn}, {"kept": record.heads})
 
 
@@ -161,12 +207,16 @@ class Masks(dict[str, pd.DataFrame]):
         """Read the masks that are computed."""
         self._run = run
         records = {method: run.find(stages.masks, name) for method, name in run.masks_of.items()}
-        super().__init__({method: masks(record) for method, record in records.items() if record is not None})
+        super().__init__({method: self._frame(record) for method, record in records.items() if record is not None})
+
+    def _frame(self, record: PruningMasks | ExpertMasks) -> pd.DataFrame:
+        is_of_experts = isinstance(record, ExpertMasks)
+        return masks(record, self._run.load(stages.expert_shape).layers if is_of_experts else ())
 
     def __missing__(self, method: str) -> pd.DataFrame:
         """Return the masks of a method that were computed in the meantime; for errors see the class."""
         require_choice("method", method, tuple(self._run.masks_of))
-        return masks(self._run.load(stages.masks, self._run.masks_of[method]))
+        return self._frame(self._run.load(stages.masks, self._run.masks_of[method]))
 
     def __repr__(self) -> str:
         """Return the names of the methods."""

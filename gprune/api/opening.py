@@ -155,7 +155,7 @@ def _as_text(path: NameOrPath, label: str) -> str:
 
 def _load_from(folder: Path, trusted: bool) -> Run:
     # run_named also reads the other runs of the cache, which can have later measurements of the same models
-    return Run(run_named(str(folder.parent.parent), folder.name, experts=True), trusted)
+    return Run(run_named(str(folder.parent.parent), folder.name), trusted)
 
 
 _WIDEST = 60

@@ -87,7 +87,7 @@ class Run:
 
     @property
     def drift(self) -> pd.DataFrame:
-        """Rank drift of every neuron (Eq. 1), with its resampling controls.
+        """Rank drift of every neuron (Eq. 1), or of every expert by each criterion, with its resampling controls.
 
         Example:
             >>> import gprune
@@ -95,17 +95,23 @@ class Run:
             >>> bool(run.drift["drift"].between(0, 1).all())
             True
         """
+        if self.study.prunes_experts:
+            return frames.expert_drift(self._loaded)
         return frames.drift(self._loaded.load(stages.drift))
 
     @property
     def scores(self) -> pd.DataFrame:
         """Importance of every neuron and key/value group on A, on B and after RASA, if the run has it.
 
+        For experts, there is one row per criterion and expert.
+
         Example:
             >>> import gprune
             >>> list(gprune.run("demo", progress=False).scores.columns)
             ['layer', 'unit', 'index', 'primary', 'auxiliary', 'adapted']
         """
+        if self.study.prunes_experts:
+            return frames.expert_scores(self._loaded)
         primary, auxiliary = (self._loaded.load(stages.scores, text) for text in stages.PAIR)
         adapted = self._loaded.find(stages.adapted_scores)
         return frames.scores_frame(primary, auxiliary, None if adapted is None else adapted.scores)
@@ -121,6 +127,18 @@ class Run:
             True
         """
         return frames.of_neurons({"module": self._loaded.load(stages.partition).labels})
+
+    @property
+    def experts(self) -> pd.DataFrame:
+        """Sums over the tokens of every expert on A and B, for a run that prunes experts.
+
+        Example:
+            >>> import gprune, tempfile
+            >>> run = gprune.run("demo-experts", until="drift", cache=tempfile.mkdtemp(), progress=False)
+            >>> run.experts.columns[:4].tolist()
+            ['text', 'layer', 'expert', 'routed']
+        """
+        return frames.experts(self._loaded)
 
     @property
     def modules(self) -> pd.DataFrame:
@@ -311,7 +329,7 @@ class Run:
         """
         from gprune.api.figures import names
 
-        return names()
+        return names(self._loaded)
 
     def figure(self, name: str, **options: Any) -> go.Figure:
         """Return a figure of the app as a Plotly figure.

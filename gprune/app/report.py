@@ -63,10 +63,11 @@ class ReportEntry:
     """why it could not be drawn; empty if it was"""
 
 
-def figure_names() -> tuple[str, ...]:
-    """Return the names of all figures, in the order of the app's pages."""
+def figure_names(run: Run | None = None) -> tuple[str, ...]:
+    """Return the names of the figures of a run, by default of any run, in the order of the app's pages."""
     order = list(NAMES)
-    return tuple(sorted(FIGURES, key=lambda name: order.index(_module_name(name))))
+    names = [name for name in FIGURES if run is None or run.study.unit in FIGURES[name].units]
+    return tuple(sorted(names, key=lambda name: order.index(_module_name(name))))
 
 
 def page_of_figure(name: str) -> str:
@@ -93,7 +94,7 @@ def gather_entries(run: Run, chosen: Sequence[str], values: Mapping[str, Any] | 
     """
     require(len(chosen) > 0, "cards", list(chosen), "one figure or more")
     for name in chosen:
-        require_choice("card", name, figure_names())
+        require_choice("card", name, figure_names(run))
     entries = [entry for name in dict.fromkeys(chosen) for entry in _make_entries(run, name, values or {})]
     titles = Counter(entry.title for entry in entries)
     # figures with the same title are told apart by their descriptions
@@ -342,7 +343,7 @@ class Report:
 
 def make_report(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> Report:
     """Make the report of a run with the figures `cards`, by default all; see `gather_entries` for values and errors."""
-    entries = gather_entries(run, cards or figure_names(), values)
+    entries = gather_entries(run, cards or figure_names(run), values)
     missing = {entry.name: entry.problem for entry in entries if entry.figure is None}
     # a report of all figures leaves out those that cannot be drawn; a chosen figure is listed with the reason
     listed_entries = [entry for entry in entries if entry.figure is not None or cards]

@@ -195,9 +195,9 @@ EXPERT_CRITERIA = {
 """labels of the criteria by which experts of a mixture-of-experts model are scored"""
 EXPERT_SCORINGS = {
     "single": "",
-    "auxiliary": ", auxiliary text",
-    "score_average": ", score average",
-    "adapted": ", adapted",
+    "auxiliary": " (auxiliary)",
+    "score_average": " (average)",
+    "adapted": " (adapted)",
 }
 """texts from which experts are scored, with the suffix of the label: A, B, the mean of both, or A adapted by RASA"""
 
@@ -223,6 +223,8 @@ METRICS: Mapping[str, str] = ChainMap(_PLUGIN_METRICS, _METRICS)
 """labels of importance metrics by name: built in, and of registered plug-ins"""
 METHODS: Mapping[str, Method] = ChainMap(_PLUGIN_METHODS, _BUILT_IN)
 """methods by name: built in, and of registered plug-ins"""
+ALL_METHODS: Mapping[str, Method] = ChainMap(_PLUGIN_METHODS, _BUILT_IN, EXPERT_METHODS)
+"""the methods of METHODS and of EXPERT_METHODS"""
 PLUGINS: dict[str, PluginInfo] = {}
 """registered plug-ins by id: installed, or named in the record of a run"""
 

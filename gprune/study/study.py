@@ -232,6 +232,11 @@ class Study(Form):
         return any(name in EXPERT_METHODS for name in self.methods)
 
     @property
+    def unit(self) -> str:
+        """Return the name of the pruned unit in sentences: expert or neuron."""
+        return "expert" if self.prunes_experts else "neuron"
+
+    @property
     def recommends(self) -> bool:
         """Return True if the recommended recipe is among the methods."""
         return RECOMMENDED in self.methods

@@ -72,7 +72,7 @@ def test_the_numbers_are_the_ratios_of_perplexities_and_the_words_follow_their_s
     gap = gprune.losses - base.losses
     beyond = abs(gap.mean()) > 2 * gap.std(ddof=1) / np.sqrt(40)
     assert headline.verdict == ("within noise" if not beyond else "better" if gap.mean() < 0 else "worse")
-    assert ("higher than FLAP’s" in headline.sentence) == (headline.verdict == "worse")
+    assert ("higher perplexity than FLAP" in headline.sentence) == (headline.verdict == "worse")
     gained = f"{np.expm1(gap.mean()):+.1%}".replace("-", "−")
     assert gained in headline.detail
 
@@ -113,7 +113,7 @@ def test_flap_is_named_with_its_error_also_where_it_is_neither_the_own_method_no
     assert f"FLAP {flap.perplexity:.1f}" in headline.detail
     # another form of a method is a rival too
     headline = said(DENSE, cell("flap", 4.0), gprune, cell("flap_pooled", 3.1))
-    assert headline.verdict == "worse" and "higher than FLAP, pooled’s" in headline.sentence
+    assert headline.verdict == "worse" and "higher perplexity than FLAP, pooled" in headline.sentence
     # of another budget it cannot be held against GPrune
     rivals[-1] = replace(flap, retention=0.6)
     assert "FLAP" not in said(DENSE, gprune, *rivals, metric="twflap", methods=methods).detail

@@ -76,8 +76,8 @@ def test_a_rank_is_what_its_first_cannot_be_told_from(losses):
 @pytest.mark.parametrize(
     ("level", "word", "ending", "slide"),
     [
-        (0.1, BETTER, "% with FLAP", "18.3% lower than FANG’s."),
-        (0.6, WORSE, "GPrune’s perplexity is 34.7% higher than FANG’s", "34.7% higher than FANG’s."),
+        (0.1, BETTER, "% with FLAP", "18.3% lower perplexity than FANG."),
+        (0.6, WORSE, "GPrune has a 34.7% higher perplexity than FANG", "34.7% higher perplexity than FANG."),
         (0.3, NOISE, "GPrune and FANG are within noise (−0.2%)", "GPrune and FANG are within noise (−0.2%)."),
     ],
 )
@@ -186,3 +186,10 @@ def test_rows_of_a_study_share_a_star_within_noise_and_have_none_while_one_is_no
     assert studies.mark_settings(table, "ppl:c") == {}
     assert list(studies.unfair_blocks(table).values()) == ["1 of the rows is not run yet"]
     assert studies.mark_settings(studies.settings([*rows, StudyRow({}, "osscar", 0.5, 0, reason="too few")]), "ppl:c")
+
+
+def test_models_pruned_from_different_dense_models_are_not_comparable():
+    first, second = (comparison.lines(comparison.rows([cell("gprune", 0.2, run=run)]))[0] for run in "ab")
+    assert verdict.is_comparable(first, second, "c")
+    other = replace(second.rows[0], cells={"c": replace(second.cell("c"), model="another")})
+    assert not verdict.is_comparable(first, replace(second, rows=(other,)), "c")

@@ -3,6 +3,7 @@
 import base64
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +15,23 @@ from preview.conftest import answered, handler_of
 from synthetic_run import write_run
 from tiny_experts import study_of
 
+import gprune
 from gprune import pipeline
+from gprune.app import report
 from gprune.app.pages import experts as experts_page
 from gprune.app.preview import Question, Source
 from gprune.app.preview.requests import resolve
-from gprune.app.ui import frame
+from gprune.app.ui import derived_cache, frame, slides, story
 from gprune.app.ui.page_names import PAGE_OF
+from gprune.app.ui.panel import KNOWN
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import run_named
+from gprune.pipeline.runs.opened import MissingResultError, run_named
 from gprune.store import Store
 from gprune.study import from_dict
 from gprune.system.errors import SettingsError
 
-WITHOUT_RUN = ("studies", "launch", "reading", "words", "keys", "features")
-"""places that show more than the chosen run"""
+OF_NEURONS = {"card", "agreement", "decisions", "atlas", "rasa"}
+"""places that have nothing to show for such a run"""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +52,7 @@ def experts(expert_root, pool, monkeypatch):
     """The run of experts, in the cache that the app uses."""
     root, name = expert_root
     monkeypatch.setenv("GPRUNE_CACHE", str(root))
-    return run_named(str(root), name, experts=True)
+    return run_named(str(root), name)
 
 
 def labels_of_links(app):
@@ -56,13 +60,12 @@ def labels_of_links(app):
 
 
 def test_every_page_of_such_a_run_works_or_refers_to_experts(experts):
-    app = opened(layer="1", slide="2")
+    app = opened(layer="1")
     for place in PAGES:
         app = on(app, place)
         page, shown = PAGE_OF[place].url, words(app)
         assert not app.error, (place, [item.value for item in app.error])
-        is_refused = "This run prunes experts. See Experts." in shown
-        assert is_refused == (page != "neurons" and place not in WITHOUT_RUN), place
+        assert ("This run prunes experts." in shown) == (place in OF_NEURONS), place
         assert "Experts" in labels_of_links(app) and "Neurons" not in labels_of_links(app), place
         if page == "neurons":
             assert app.title[-1].value == "Experts"
@@ -71,8 +74,8 @@ def test_every_page_of_such_a_run_works_or_refers_to_experts(experts):
 def test_the_list_of_runs_and_a_finished_job_name_experts(experts):
     page = open_page("launch", run=experts.name, jobs_tab="runs")
     assert "REAP" in str(page.dataframe[0].value["best PPL"]) or "MAN" in str(page.dataframe[0].value["best PPL"])
-    assert not {"runs_clone_" + experts.name, "frame_slides"} & {button.key for button in page.button}
-    assert frame.describe_result(experts, None) == "See Experts."
+    assert {"runs_clone_" + experts.name, "frame_slides"} <= {button.key for button in page.button}
+    assert frame.describe_result(experts, None).startswith("At 50% retention, perplexity on ")
 
 
 def test_figures_show_the_numbers_of_the_records(experts):
@@ -205,6 +208,78 @@ def test_a_click_on_the_map_chooses_an_expert(experts, monkeypatch):
     assert len(cells) == drift.size
     experts_page._choose_expert({"customdata": cells[-1].tolist()})
     assert chosen == {"xp_layer": "2", "xp_expert": "11"}
+
+
+def test_slides_are_numbered_without_those_on_neurons_and_the_report_has_the_figures_of_experts(experts):
+    assert [slide.figure for slide in slides.slides_of(experts)] == [
+        "cost",
+        "expert_drift",
+        "expert_dependence",
+        "perplexity",
+    ]
+    for number, shown in (("1", "1 / 4"), ("3", "3 / 4"), ("8", "4 / 4")):
+        page = opened(run=experts.name, slide=number)
+        assert shown in words(page) and len(charts(page)) == 1 and not page.error
+    made = report.make_report(experts)
+    assert made.missing.keys() == {"answers", "speed"}
+    names = {name for name in KNOWN if name.startswith("expert_")}
+    assert len(names) == 6 and names <= set(report.figure_names(experts))
+    assert all(f'data-name="{name}"'.encode() in made.content for name in names)
+    assert "expert_drift" in gprune.open(experts.name, cache=experts.root).figures
+    with pytest.raises(SettingsError, match="criterion must be one of reap, frequency, man"):
+        KNOWN["expert_map"](experts, criterion="random")
+
+
+def test_drift_is_that_of_the_records_with_a_bin_for_every_shift(experts):
+    page = open_page("drift", run=experts.name, xp_criterion="man")
+    histogram, layers = charts(page)
+    record = experts.load(stages.expert_rank_drift, "man")
+    shares = np.bincount(np.rint(11 * record.magnitude.ravel()).astype(int), minlength=12) / record.magnitude.size
+    np.testing.assert_allclose(decoded(histogram["data"][0]["y"]), 100 * shares, rtol=1e-6)
+    assert [trace["name"][:1] for trace in layers["data"]] and layers["data"][0]["x"] == ["0", "2"]
+    np.testing.assert_allclose(decoded(layers["data"][0]["y"]), record.magnitude.mean(axis=1), rtol=1e-6)
+    with pytest.raises(MissingResultError, match="the rank of an expert on both texts"):
+        cold = replace(record, signed=np.full_like(record.signed, np.nan))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(derived_cache, "_load", lambda *_: cold)
+            derived_cache.drift_curves.cache_clear()
+            story.drift_distributions(experts)
+    derived_cache.drift_curves.cache_clear()
+
+
+def test_a_run_of_experts_is_compared_with_another_one_and_with_a_run_of_neurons(experts):
+    root = Path(experts.root)
+    study = experts.study.with_settings({"retention": 0.75, "name": "three quarters"})
+    other = pipeline.run(study, Store(root), tiny_study.silent)["run"].rsplit("/", 1)[-1]
+    neurons = write_run(root)
+    try:
+        page = _app_with_runs(experts.name, other)
+        table = page.dataframe[0].value
+        assert table["retention"].value_counts().to_dict() == {50.0: 5, 75.0: 5, 100.0: 1}
+        assert "No winner: the retentions differ by 25.0%" in plain_words(page) and "experts and routers" in words(page)
+        page = _app_with_runs(experts.name, neurons)
+        assert {"REAP", "GPrune"} <= set(page.dataframe[0].value["method"])
+        assert not page.dataframe[0].value["Δ"][page.dataframe[0].value["method"] == "GPrune"].any()
+        assert "2 different dense models" in words(page)
+    finally:
+        for name in (other, neurons):
+            shutil.rmtree(root / "runs" / name)
+
+
+def _app_with_runs(*names):
+    page = open_page("compare", run=names[0], cp_runs=list(names))
+    assert not page.error
+    return page
+
+
+def test_export_offers_the_stock_folder_and_a_clone_fills_the_form(experts):
+    page = open_page("export", run=experts.name)
+    folder = experts.results.model_folder(stages.checkpoint(experts.graph, "experts_reap"))
+    assert str(folder) in [item.value for item in page.code] and "The pruned model of REAP" in words(page)
+    assert {"sx_write_experts_random"} <= {button.key for button in page.button}
+    page = open_page("launch", run=experts.name, jobs_tab="runs")
+    page.button(f"runs_clone_{experts.name}").click().run()
+    assert not page.exception and page.multiselect("launch_methods").value == list(experts.study.methods)
 
 
 def decoded(values):

@@ -41,8 +41,8 @@ def study(**changes):
 @pytest.mark.parametrize(
     ("levels", "ending", "costs", "finding", "compared"),
     [
-        (WINS, "", "GPrune costs least", "% lower than FANG’s", "GPrune has the lowest perplexity on c4"),
-        (LOSES, "GPrune’s perplexity is 6", "FANG costs least", "% higher than FANG’s", "FANG has the lowest perpl"),
+        (WINS, "", "GPrune costs least", "% lower perplexity than FANG", "GPrune has the lowest perplexity on c4"),
+        (LOSES, "GPrune has a 6", "FANG costs least", "% higher perplexity than FANG", "FANG has the lowest perpl"),
         (TIES, NOISE, ": too close to call", NOISE, "have the lowest perplexity, within noise on c4"),
     ],
 )
@@ -50,7 +50,7 @@ def test_who_wins_is_said_alike_everywhere(cache, levels, ending, costs, finding
     write_run(cache, study=study(), makers=measured(levels))
     overview = plain_words(opened())
     assert ending in overview and costs in overview
-    assert ("higher than FANG’s" in overview) == (levels is LOSES)
+    assert ("higher perplexity than FANG" in overview) == (levels is LOSES)
     # FLAP is the metric's own method, and both it and the best other one have their error
     assert "GPrune against FLAP " in overview and "; FANG " in overview
     assert overview.count(" ± ") >= 2 and "95% interval, paired; one seed)" in overview

@@ -56,8 +56,8 @@ def test_a_figure_says_what_its_card_says(run, cache):
 
 
 def test_every_figure_is_drawn_or_says_why_not_as_it_is_set_on_its_page(run):
-    entries = report.gather_entries(run, report.figure_names())
-    assert {entry.name for entry in entries} == set(report.figure_names())
+    entries = report.gather_entries(run, report.figure_names(run))
+    assert {entry.name for entry in entries} == set(report.figure_names(run))
     assert all((entry.figure is None) == bool(entry.problem) for entry in entries)
     asks = {entry.name for entry in entries if re.search("[Cc]lick", f"{entry.caption} {entry.how}")}
     assert asks <= {"modules"}, "a file cannot be clicked"
@@ -144,7 +144,7 @@ def test_the_command_writes_what_the_page_and_python_write(run, tmp_path, capsys
 def test_the_page_offers_every_figure_and_makes_what_is_chosen(cache):
     app = show("report", cache)
     chosen = app.multiselect(key="rp_cards_multiselect")
-    assert len(chosen.options) == len(report.figure_names()) and len(chosen.value) == 3
+    assert len(chosen.options) == len(report.figure_names(the_run(cache))) and len(chosen.value) == 3
     app.multiselect(key="rp_cards_multiselect").set_value(["module_counts", "speed"]).run()
     app.button(key="rp_make").click().run(timeout=60)
     assert not app.exception and any("1 figure" in item.value and "MiB" in item.value for item in app.markdown)

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gprune
 from gprune import pipeline
+from gprune.evaluation import speed
 from gprune.evaluation.perplexity import perplexity
 from gprune.models import inspection
 from gprune.pipeline import arrays, stages
@@ -40,7 +41,7 @@ def test_a_study_computes_statistics_drift_masks_perplexities_and_a_stock_folder
     kinds = {stage.kind for stage in results.plan("all")}
     assert not kinds & {"shape", "norms", "statistics", "scores", "drift", "learning", "masks"}
     assert {stage.kind for stage in results.plan("adapted")} == {
-        *("tokens", "expert_statistics", "expert_scores", "expert_drift", "expert_adaptation")
+        *("tokens", "expert_statistics", "expert_scores", "expert_drift", "expert_adaptation", "expert_shape")
     }
 
     nothing = stages.Results(Store(tmp_path / "new"), results.graph)
@@ -92,8 +93,36 @@ def test_a_study_computes_statistics_drift_masks_perplexities_and_a_stock_folder
     assert run.masks["experts_reap"].kept.sum() == 6 * len(record["kept_experts"])
     exported = run.export(tmp_path / "out", "experts_random")
     assert inspection.inspect(str(exported)).prunable == "experts, by methods such as experts_reap"
-    readable, unreadable = all_runs(str(store.root))
-    assert not readable and unreadable[0].reason.startswith("the run prunes experts, which reports do not show")
+    assert [opened.name for opened in all_runs(str(store.root))[0]] == [run.name]
+
+    layers = results.get(stages.expert_shape).layers
+    assert all(
+        set(frame["layer"]) == set(layers) for frame in (run.drift, run.scores, run.experts, *run.masks.values())
+    )
+    of_reap = run.drift["criterion"] == "reap"
+    np.testing.assert_allclose(run.drift["signed_drift"][of_reap], values["expert_drift_reap"].ravel())
+    assert np.array_equal(run.scores["adapted"][run.scores["criterion"] == "reap"], adapted.values.ravel())
+    assert np.array_equal(run.experts["routed"], np.concatenate([counts.ravel() for counts in routed]))
+
+
+def test_tasks_speed_and_generated_answers_are_estimated_and_measured(tmp_path, monkeypatch):
+    monkeypatch.setitem(speed.PRESETS, "cpu", speed.SpeedSettings(1, 8, 4, 1, "float32", "cpu", ("eager",)))
+    study = from_dict(study_of(tmp_path, methods=["dense", "experts_reap"]))
+    changes = {"texts": [], "tasks": ["demo_cloze"], "limit": 2, "speed": "cpu", "open_questions": True}
+    changes["generated_tokens"] = 4
+    study = study.with_settings({f"evaluation.{name}": value for name, value in changes.items()})
+    store = Store(tmp_path / "cache")
+    result = pipeline.run(study, store, tiny_study.silent)
+    assert not result["unavailable"] and not result["unavailable_tasks"]
+    assert result["accuracy"].keys() == {row["model"] for row in result["speed"]["rows"]} == set(study.methods)
+    sizes = {row["model"]: row["parameters"] for row in result["speed"]["rows"]}
+    assert sizes == result["parameters"] and sizes["experts_reap"] < sizes["dense"]
+    results = pipeline.opened(study, store)
+    estimate = estimate_missing(results.plan("all"), stages.Results(Store(tmp_path / "new"), results.graph))
+    kinds = {"accuracy", "answers", "open_answers", "speed"}
+    assert kinds <= {stage.identity.kind for stage in estimate.stages} and all(
+        results.holds(stage) for stage in results.plan("all") if stage.kind in kinds
+    )
 
 
 def test_only_masks_depend_on_retention_and_only_random_ones_on_the_seed():

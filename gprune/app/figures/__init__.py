@@ -11,6 +11,7 @@ def load_figures() -> dict[str, PanelFunction[...]]:
     import gprune.app.figures.calibration_data
     import gprune.app.figures.comparison
     import gprune.app.figures.drift
+    import gprune.app.figures.experts
     import gprune.app.figures.flipped_questions
     import gprune.app.figures.jobs
     import gprune.app.figures.masks

@@ -15,10 +15,10 @@ from gprune.analysis import calibration_report
 from gprune.analysis.calibration_report import TextCard, figures, writing
 from gprune.analysis.calibration_report.measuring import subset_metric, texts_of
 from gprune.analysis.formatting import percent
-from gprune.app.ui import marks
+from gprune.app.ui import marks, story
 from gprune.app.ui.chart_style import label, style
 from gprune.app.ui.derived_cache import RunResults
-from gprune.app.ui.panel import Panel, panel
+from gprune.app.ui.panel import OF_BOTH, Panel, panel
 from gprune.app.ui.text import escape, names_in_figure
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, record
@@ -37,7 +37,7 @@ _CAPTIONS = {
 _HOW = {
     RANKS: "Spearman correlation of the neurons' ranks, median over layers. Each half on the diagonal has half the "
     "sequences and shows the effect of sampling alone.",
-    DRIFT: "Median rank drift of all neurons. Each half on the diagonal has half the sequences.",
+    DRIFT: "Median rank drift of all neurons or experts. Each half on the diagonal has half the sequences.",
     TOKENS: "Jensen-Shannon distance (root of the divergence in bits) of the token frequencies. Small samples of one "
     "text differ by chance.",
 }
@@ -45,10 +45,12 @@ _ROLE_BY_LETTER = {letter: role for role, letter in analysis.ROLES.items()}
 _CELL_PIXELS = 78
 
 
-@panel("texts", "cd_pairs", "How far apart are the texts?", reads={"measure": "cd_measure"})
+@panel("texts", "cd_pairs", "How far apart are the texts?", reads={"measure": "cd_measure"}, units=OF_BOTH)
 def texts(run: Run, *, measure: str = RANKS) -> Panel:
     """Distance between the calibration texts, by a measure."""
     require_choice("measure", measure, tuple(MEASURES))
+    # ranks of experts are compared by their drift alone
+    measure = DRIFT if run.study.prunes_experts and measure == RANKS else measure
     table = measure_pairs(run, measure)
     # drifts are far below 1, so their colour scale ends at the largest
     highest = float(np.nanmax(table.to_numpy())) if measure == DRIFT else 1.0
@@ -145,6 +147,10 @@ def _compare_ranks(run: Run, measure: str) -> pd.DataFrame:
     """Return the rank correlation (RANKS) or rank drift (DRIFT) of every pair of texts and of the halves of each."""
     # (correlation, drift) of each pair of letters
     levels: dict[tuple[str, str], tuple[float, float]] = {}
+    if run.study.prunes_experts:
+        cross, _, *within = story.drift_distributions(run)
+        pairs = zip((("A", "B"), ("A", "A"), ("B", "B")), (cross, *within), strict=True)
+        return analysis.square({pair: curve.median for pair, curve in pairs})
     for first, second in combinations(texts_of(run.study), 2):
         letters = analysis.ROLES[first], analysis.ROLES[second]
         if run.has(stages.drift, first, second):

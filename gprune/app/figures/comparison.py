@@ -27,9 +27,9 @@ from gprune.analysis.verdict import (
     OURS,
     Expected,
     compare_runs,
-    is_same_budget,
+    is_comparable,
+    leading_pair,
     missing_methods,
-    own_method,
     rank_lines,
 )
 from gprune.app.ui import derived_cache, marks, story
@@ -43,7 +43,7 @@ from gprune.app.ui.chart_style import (
     log_ticks,
     style,
 )
-from gprune.app.ui.panel import Panel, panel
+from gprune.app.ui.panel import OF_BOTH, Panel, panel
 from gprune.app.ui.text import escape, in_figure, short_text
 from gprune.data.texts.holdout import HoldoutStatus
 from gprune.pipeline import runs as run_records
@@ -52,7 +52,8 @@ from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs
 from gprune.pipeline.stages.results import repair_label
 from gprune.records import Choice, Perplexity
 from gprune.store import Store
-from gprune.study.methods import METHODS, RECOMMENDED
+from gprune.study import Study
+from gprune.study.methods import ALL_METHODS, METHODS, RECOMMENDED
 from gprune.study.settings import require, require_choice
 from gprune.system.errors import MethodError, SettingsError, StoreError
 from gprune.system.safe_parsing import quote
@@ -152,8 +153,9 @@ class Comparison:
         return RUN_COLORS[runs.index(result.name[0]) % len(RUN_COLORS)]
 
     def finding(self, text: str) -> str:
-        """Return a sentence on how the GPrune models of the first two runs differ on a text; empty for one run."""
-        pair = [result for result in self.results if result.method == OURS and result.by_seed(text)][:2]
+        """Return a sentence on how the leading models of the first two runs differ on a text; empty for one run."""
+        leading = _leading_lines(self.runs)
+        pair = [result for result in self.results if result.name in leading and result.by_seed(text)][:2]
         if len(pair) < 2 or self.missing:
             return ""
         return compare_runs(pair[0], pair[1], text, [self.names[result.name] for result in pair], self.text_name(text))
@@ -205,8 +207,8 @@ def compare(
     groups = analysis.seed_groups({run.name: run.study for run in runs})
     joined = together and analysis.has_several_seeds(groups)
     all_lines = analysis.lines(rows, groups if joined else None)
-    results = _distinct_models(all_lines)
-    options, default = baseline_options(results, runs[0].study.metric)
+    results = _distinct_models(all_lines, _leading_lines(runs))
+    options, default = baseline_options(results, runs[0].study)
     require_choice("pinned", pinned or default, tuple(options))
     return Comparison(
         runs, rows, results, frozenset(result.name for result in all_lines) - {result.name for result in results},
@@ -227,22 +229,27 @@ def measured_rows(runs: list[Run]) -> list[Row]:
     return rows + [row for run in runs for row in analysis.unavailable(run.name, derived_cache.unavailable(run))]
 
 
-def _distinct_models(results: list[MethodResult]) -> list[MethodResult]:
+def _leading_lines(runs: Iterable[Run]) -> set[tuple[str, str]]:
+    """Return the name of the line of each run that its sentences are about."""
+    return {(run.name, leading_pair(run.study)[0]) for run in runs}
+
+
+def _distinct_models(results: list[MethodResult], leading: set[tuple[str, str]]) -> list[MethodResult]:
     """Return the lines without duplicates: baselines of several runs with identical measured values."""
     models: dict[tuple[Any, ...], MethodResult] = {}
     for result in results:
         cells = [(text, cell.perplexity, cell.window_label) for row in result.rows for text, cell in row.cells.items()]
-        # models of GPrune are kept apart, even if their values are identical
-        run = result.name[0] if result.method == OURS else ""
+        # leading models are kept apart, even if their values are identical
+        run = result.name[0] if result.name in leading else ""
         models.setdefault((result.method, result.retention, run, *cells), result)
     return list(models.values())
 
 
-def baseline_options(results: list[MethodResult], metric: str) -> tuple[dict[str, MethodResult], str]:
+def baseline_options(results: list[MethodResult], study: Study) -> tuple[dict[str, MethodResult], str]:
     """Return the possible baselines by the key `METHOD@RUN`, and the default key: that of the metric's own method."""
     measured = [result for result in results if any(row.cells for row in result.rows)] or results
     options = {f"{result.method}@{result.name[0]}": result for result in measured}
-    default = own_method(metric)
+    default = leading_pair(study)[1]
     return options, next((key for key, result in options.items() if result.method == default), next(iter(options)))
 
 
@@ -267,7 +274,9 @@ def _label_lines(results: list[MethodResult], compared_runs: list[Run]) -> dict[
 def _describe_line(result: MethodResult, runs: dict[str, Run]) -> tuple[str, ...]:
     """Return the title of a line's run, and its settings as phrases in a fixed order."""
     run = runs[result.rows[0].run]
-    study, count, adapts = run.study, len(result.seeds), METHODS[result.method].masks == OURS
+    study, count = run.study, len(result.seeds)
+    method = ALL_METHODS[result.method]
+    adapts = method.masks == OURS or method.scoring == "adapted"
     seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
     widths = "equal widths" if study.sparsity.equal else "free widths"
     repaired = repair_label(study) or "own repair"
@@ -294,7 +303,7 @@ def _options_per_text(run: Run, values: Mapping[str, Any]) -> list[dict[str, Any
     return [{"text": text} | options for text in ([text] if text in texts else texts)]
 
 
-@panel("perplexity", "cp_charts", "Perplexity on a log axis", group=LINES, reads=_options_per_text)
+@panel("perplexity", "cp_charts", "Perplexity on a log axis", group=LINES, reads=_options_per_text, units=OF_BOTH)
 def perplexity(run: Run, *, text: str = "", _compared: Comparison | None = None, **choice_options: Any) -> Panel:
     """Perplexity of every method on a text, by default an unseen text."""
     compared = _compared or comparison_of(run, **choice_options)
@@ -311,7 +320,7 @@ def perplexity(run: Run, *, text: str = "", _compared: Comparison | None = None,
     )
 
 
-@panel("differences", "cp_changes", "Difference from the baseline", group=LINES, reads=_options_per_text)
+@panel("differences", "cp_changes", "Difference from the baseline", group=LINES, reads=_options_per_text, units=OF_BOTH)
 def differences(run: Run, *, text: str = "", _compared: Comparison | None = None, **choice_options: Any) -> Panel:
     """Difference of every method from the baseline on a text, by default an unseen text."""
     compared = _compared or comparison_of(run, **choice_options)
@@ -355,7 +364,7 @@ def plot_changes(compared: Comparison, text: str) -> go.Figure | None:
         if isinstance(difference, Difference) and np.isfinite(difference.change):
             value, ends = 100 * difference.change, tuple(100 * end for end in difference.interval)
             hover = f"%{{x:+.2f}}% {interval_in_percent(difference, 2)}<extra>{difference.verdict}</extra>"
-            is_pale = difference.close or not is_same_budget(result, compared.baseline)
+            is_pale = difference.close or not is_comparable(result, compared.baseline, text)
             _add_interval_mark(figure, result, compared, value, ends, hover, is_pale)
             results.append(result)
     if not results:
@@ -431,7 +440,7 @@ def _trade_off_options(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str
     yield options | ({"runs": tuple(options["runs"])} if "runs" in options else {})
 
 
-@panel("trade_off", "dc_front", "Perplexity against cost", reads=_trade_off_options)
+@panel("trade_off", "dc_front", "Perplexity against cost", reads=_trade_off_options, units=OF_BOTH)
 def trade_off(
     run: Run,
     *,

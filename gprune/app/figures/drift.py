@@ -13,7 +13,7 @@ from gprune.analysis import agreement as agreement_analysis
 from gprune.analysis import drift as rank_analysis
 from gprune.analysis.ablation_effect import Explained
 from gprune.analysis.verdict import agreement_title, drift_title
-from gprune.app.ui import chart_style, derived_cache, marks
+from gprune.app.ui import chart_style, derived_cache, marks, story
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, PAIR, layer_axis, style
 from gprune.app.ui.panel import NOTHING, Panel, Selection, index_or_middle, module_labels, panel
 from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure, text_pair
@@ -41,8 +41,8 @@ _LINES = {
     rank_analysis.FLOOR_AUXILIARY: {"color": GREY, "dash": "dot", "width": 2},
 }
 _FORM_CAPTIONS = {
-    SURVIVAL: "Share of neurons that shift by at least d. Shaded: the part above the resampling floor (grey).",
-    HISTOGRAM: "Share of neurons by the size of their rank shift. Grey: the effect of resampling one text.",
+    SURVIVAL: "Share of {}s that shift by at least d. Shaded: the part above the resampling floor (grey).",
+    HISTOGRAM: "Share of {}s by the size of their rank shift. Grey: the effect of resampling one text.",
 }
 
 
@@ -51,24 +51,36 @@ _FORM_CAPTIONS = {
 )
 def drift(run: Run, *, form: str = HISTOGRAM, bins: int = BINS, log: bool = False) -> Panel:
     """Share of neurons by the size of their rank shift, as a curve or as a histogram."""
-    require_choice("form", form, (SURVIVAL, HISTOGRAM))
     require(1 <= bins <= MOST_BINS, "bins", bins, f"1 to {MOST_BINS}")
-    curves = derived_cache.drift_curves(run.root, run.key(stages.drift), bins if form == HISTOGRAM else SURVIVAL_BINS)
+    return distribution_panel(run, escape(run.study.metric), run.load(stages.drift).magnitude.size, form, bins, log)
+
+
+def distribution_panel(
+    run: Run, scores: str, units: int, form: str, bins: int, log: bool = False, criterion: str = ""
+) -> Panel:
+    """Return the panel of the rank drift of neurons, or of experts by a criterion.
+
+    `scores` is the name of the scores, and `units` the number of units.
+    """
+    require_choice("form", form, (SURVIVAL, HISTOGRAM))
+    curves = story.drift_distributions(run, bins if form == HISTOGRAM else SURVIVAL_BINS, criterion)
     # across texts, between halves of different texts, and resampling of each text
     cross, _, floor, _ = curves
-    neurons, (first, second) = run.load(stages.drift).magnitude.size, text_pair(run.study)
-    figure = plot_histogram(curves, log) if form == HISTOGRAM else plot_survival(curves)
+    unit, (first, second) = run.study.unit, text_pair(run.study)
+    name = "FFN neurons" if unit == "neuron" else "experts"
+    figure = plot_histogram(curves, log, unit) if form == HISTOGRAM else plot_survival(curves, unit)
     figure.for_each_trace(lambda trace: trace.update(name=in_figure(name_texts(trace.name or "", run.study))))
     return Panel(
         figure,
-        _FORM_CAPTIONS[form],
+        _FORM_CAPTIONS[form].format(unit),
         title=drift_title(curves),
-        how="The drift d of a neuron is the shift of its rank within the layer when the importance scores "
-        f"({escape(run.study.metric)}) come from {second} instead of {first}; {neurons:,} FFN neurons. Grey: two "
-        f"disjoint halves of one text, the effect of noise alone. Dashed: halves of {first} against halves of "
-        f"{second}, as large as the grey ones. ρ is the Spearman correlation, median over layers.",
+        how=f"The drift d of {'a neuron' if unit == 'neuron' else 'an expert'} is the shift of its rank within the "
+        f"layer when the importance scores ({scores}) come from {second} instead of {first}; {units:,} {name}. Grey: "
+        f"two disjoint halves of one text, the effect of noise alone. Dashed: halves of {first} against halves of "
+        f"{second}, as large as the grey ones."
+        + (" ρ is the Spearman correlation, median over layers." if np.isfinite(cross.correlation) else ""),
         alt=f"median drift {cross.median:.3f} across texts, {floor.median:.3f} resampled",
-        table=lambda: rank_analysis.distribution_table(curves),
+        table=lambda: rank_analysis.distribution_table(curves, unit),
     )
 
 
@@ -108,16 +120,17 @@ def ranks(run: Run, *, layer: int | None = None, selected: Selection = NOTHING) 
     )
 
 
-def plot_survival(curves: list[rank_analysis.Distribution]) -> go.Figure:
-    """Plot the share of neurons that shift by d or more; the excess over the higher resampling floor is shaded."""
+def plot_survival(curves: list[rank_analysis.Distribution], unit: str = "neuron") -> go.Figure:
+    """Plot the share of units that shift by d or more; the excess over the higher resampling floor is shaded."""
     figure, _ = marks.survival_curves(curves, _LINES, _legend_entry)
-    style(figure, _DRIFT_AXIS, "neurons that shift by d or more (%)", 420)
+    style(figure, _DRIFT_AXIS, f"{unit}s that shift by d or more (%)", 420)
     figure.update_xaxes(range=[0, _axis_end(curves)])
     return figure.update_yaxes(range=[0, 101])
 
 
 def _legend_entry(curve: rank_analysis.Distribution) -> str:
-    return f"{curve.name}: median d {curve.median:.3f}, ρ {curve.correlation:.2f}"
+    correlation = f", ρ {curve.correlation:.2f}" if np.isfinite(curve.correlation) else ""
+    return f"{curve.name}: median d {curve.median:.3f}{correlation}"
 
 
 def _axis_end(curves: list[rank_analysis.Distribution]) -> float:
@@ -127,7 +140,7 @@ def _axis_end(curves: list[rank_analysis.Distribution]) -> float:
     return min(1.0, (last + 2) / len(curves[0].shares))
 
 
-def plot_histogram(curves: list[rank_analysis.Distribution], log: bool) -> go.Figure:
+def plot_histogram(curves: list[rank_analysis.Distribution], log: bool, unit: str = "neuron") -> go.Figure:
     """Plot histograms of the drift over each other: bars for drift across texts, steps for the other curves.
 
     If `log` is True, the axis of shares is logarithmic.
@@ -138,12 +151,12 @@ def plot_histogram(curves: list[rank_analysis.Distribution], log: bool) -> go.Fi
         if curve.name != rank_analysis.CROSS:
             # a step curve repeats its last value to reach the right edge
             steps, line = np.append(curve.shares, curve.shares[-1]), _LINES[curve.name] | {"shape": "hv"}
-            hover = f"d from %{{x:.3f}}: %{{y:.2f}}% of neurons<extra>{curve.name}</extra>"
+            hover = f"d from %{{x:.3f}}: %{{y:.2f}}% of {unit}s<extra>{curve.name}</extra>"
             marks.add_curve(figure, edges, steps, _legend_entry(curve), line, hover)
             continue
-        middle, hover = (edges[:-1] + edges[1:]) / 2, "d ≈ %{x:.3f}: %{y:.2f}% of neurons<extra>A | B</extra>"
+        middle, hover = (edges[:-1] + edges[1:]) / 2, f"d ≈ %{{x:.3f}}: %{{y:.2f}}% of {unit}s<extra>A | B</extra>"
         marks.add_bars(figure, middle, curve.shares, _legend_entry(curve), PAIR, hover, width=edges[1], opacity=0.8)
-    style(figure, _DRIFT_AXIS, "share of neurons (%)", 420, bargap=0)
+    style(figure, _DRIFT_AXIS, f"share of {unit}s (%)", 420, bargap=0)
     figure.update_xaxes(range=[0, _axis_end(curves)])
     if log:
         shares = np.concatenate([curve.shares for curve in curves])

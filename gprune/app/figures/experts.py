@@ -12,17 +12,19 @@ from gprune.analysis import paired_test
 from gprune.analysis.formatting import percent
 from gprune.analysis.paired_test import Measurement
 from gprune.analysis.thresholds import OUTCOMES
-from gprune.app.ui import derived_cache, marks
+from gprune.app.figures.drift import BINS, HISTOGRAM, distribution_panel
+from gprune.app.ui import marks, story
 from gprune.app.ui.chart_style import BLUE, GREY, PAIR, PALE, TEXT_A, TEXT_B, label, style
-from gprune.app.ui.panel import Panel
+from gprune.app.ui.panel import OF_EXPERTS, Panel, panel
 from gprune.app.ui.text import escape, in_figure, name_texts, names_in_figure, text_pair
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pruning.experts import criteria
 from gprune.pruning.ranking import standardize
 from gprune.records import Array
-from gprune.records.experts import LEAST_TOKENS, ExpertMasks, ExpertScores
+from gprune.records.experts import LEAST_TOKENS, ExpertMasks
 from gprune.study.methods import EXPERT_CRITERIA
+from gprune.study.settings import require_choice
 
 FREQUENCY, SCORE_A, SCORE_B, DRIFT = "frequency", "score_a", "score_b", "drift"
 QUANTITIES = {FREQUENCY: "Frequency on A", SCORE_A: "Score on A", SCORE_B: "Score on B", DRIFT: "Rank drift"}
@@ -34,6 +36,8 @@ UNITS = {
     "man": "mean ‖f(x)‖ of its tokens",
 }
 """units of the scores, by criterion; g is the router's weight, f(x) the output of the expert"""
+_CRITERION = {"criterion": "xp_criterion"}
+"""key of the criterion in the address"""
 _COLD = f"Experts with fewer than {LEAST_TOKENS} tokens on a text have no rank."
 CHANGE = ", change (%)"
 """ending of the columns with the change of perplexity from the dense model"""
@@ -48,8 +52,14 @@ _MOST_SEPARATED = 40
 def criterion_labels(run: Run) -> dict[str, str]:
     """Return the labels of the criteria whose drift the study computes; first those that it adapts."""
     names = [stage.id.metric for stage in stages.drifts_of_experts(run.graph)]
-    names.sort(key=lambda name: not run.has(stages.adapted_experts, name))
     return {name: EXPERT_CRITERIA[name] for name in names}
+
+
+def _choose_criterion(run: Run, criterion: str) -> str:
+    """Return a criterion of the study, by default the first. Raises SettingsError for another one."""
+    names = tuple(criterion_labels(run))
+    require_choice("criterion", criterion or names[0], names)
+    return criterion or names[0]
 
 
 def values_of(run: Run, criterion: str, quantity: str) -> Array:
@@ -68,15 +78,28 @@ def most_drifting_expert(run: Run, criterion: str) -> tuple[str, str]:
     return list_layers(run)[mixture], str(expert)
 
 
-def expert_map(run: Run, criterion: str, quantity: str, layer: str, expert: str) -> Panel:
-    """A quantity of every expert, by layer, with a frame around the chosen expert."""
+@panel(
+    "expert_map",
+    "xp_map",
+    "Experts by layer",
+    clicked=True,
+    units=OF_EXPERTS,
+    reads=_CRITERION | {"quantity": "xp_quantity"},
+)
+def expert_map(
+    run: Run, *, criterion: str = "", quantity: str = DRIFT, _chosen: tuple[str, str] | None = None
+) -> Panel:
+    """A quantity of every expert, by layer, with a frame around the chosen layer and expert, if any."""
+    criterion = _choose_criterion(run, criterion)
+    require_choice("quantity", quantity, tuple(QUANTITIES))
     values, names, layers = values_of(run, criterion, quantity), names_in_figure(run.study), list_layers(run)
     unit = {DRIFT: "rank drift d (0 to 1)", FREQUENCY: UNITS["frequency"]}.get(quantity, UNITS[criterion])
     figure = marks.heat_map(values, list(range(values.shape[1])), layers, unit, **_gaps(values.shape[1]))
     rows, columns = np.indices(values.shape).reshape(2, -1)
     row_names, hover = np.array(layers)[rows], "layer %{y}, expert %{x}: %{customdata[3]:.4g}"
     marks.add_cells(figure, columns, row_names, row_names.astype(int), values.ravel(), hover, columns)
-    marks.add_outline(figure, int(expert), layers.index(layer))
+    if _chosen is not None:
+        marks.add_outline(figure, int(_chosen[1]), layers.index(_chosen[0]))
     style(figure, "expert", "layer", max(_height(len(layers), 480) + 100, 300))
     figure.update_xaxes(range=[-0.5, values.shape[1] - 0.5])
     figure.update_yaxes(type="category", range=[-0.5, len(layers) - 0.5], showgrid=False)
@@ -84,7 +107,7 @@ def expert_map(run: Run, criterion: str, quantity: str, layer: str, expert: str)
     floor = max(summary["resample_primary"], summary["resample_auxiliary"])
     title = f"{EXPERT_CRITERIA[criterion]} ranks shift by {summary['drift']:.3f} from {first} to {second}"
     title += f", by {floor:.3f} when resampled" if np.isfinite(floor) else ""
-    blank = " Blank: no rank." if quantity == DRIFT else ""
+    blank = " Blank: no rank." if np.isnan(values).any() else ""
     of_criterion = f" by {EXPERT_CRITERIA[criterion]}" if quantity in (SCORE_A, SCORE_B, DRIFT) else ""
     return Panel(
         figure,
@@ -110,8 +133,50 @@ def expert_table(run: Run, criterion: str) -> pd.DataFrame:
     return pd.DataFrame({"layer": np.array(list_layers(run))[layers], "expert": experts} | named)
 
 
-def adaptation(run: Run, criterion: str) -> Panel:
+@panel(
+    "expert_drift", "xp_drift", "Rank drift of all experts", units=OF_EXPERTS, reads=_CRITERION | {"form": "rd_form"}
+)
+def expert_drift(run: Run, *, criterion: str = "", form: str = HISTOGRAM) -> Panel:
+    """Share of experts by the size of their rank shift, as a curve or as a histogram."""
+    criterion = _choose_criterion(run, criterion)
+    layers, experts = run.load(stages.expert_rank_drift, criterion).signed.shape
+    # with a bin for every rank shift
+    bins = min(BINS, experts)
+    return distribution_panel(run, EXPERT_CRITERIA[criterion], layers * experts, form, bins, criterion=criterion)
+
+
+@panel("expert_drift_by_layer", "xp_layers", "Which layers drift?", units=OF_EXPERTS, reads=_CRITERION)
+def expert_drift_by_layer(run: Run, *, criterion: str = "") -> Panel:
+    """Mean rank drift of the ranked experts of every layer, and that of resampling each text."""
+    criterion = _choose_criterion(run, criterion)
+    record, (first, second) = run.load(stages.expert_rank_drift, criterion), text_pair(run.study)
+    table = pd.DataFrame({"layer": list_layers(run)})
+    curves = (record.magnitude, record.resample_primary, record.resample_auxiliary)
+    for name, values in zip(("A | B", "A resampled", "B resampled"), curves, strict=True):
+        ranked = np.isfinite(values)
+        # NaN for a layer without ranked experts
+        table[name] = np.where(ranked, values, 0).sum(axis=1) / np.where(ranked.any(axis=1), ranked.sum(axis=1), np.nan)
+    figure = go.Figure()
+    for name, color in zip(table.columns[1:], (PAIR, GREY, PALE), strict=True):
+        series = in_figure(name_texts(name, run.study))
+        marks.add_bars(figure, table["layer"], table[name], series, color, "layer %{x}: mean d %{y:.3f}")
+    style(figure, "layer", "mean rank drift d", 340, barmode="group")
+    figure.update_xaxes(type="category")
+    return Panel(
+        figure,
+        "Mean over the ranked experts of a layer. Resampled: between two halves of one text.",
+        title=f"Mean rank drift by layer: {table['A | B'].min():.3f} to {table['A | B'].max():.3f}"
+        if np.isfinite(record.signed).any()
+        else "No expert has a rank on both texts",
+        how=f"Drift from {first} to {second} by {EXPERT_CRITERIA[criterion]}. Halves have half the tokens. {_COLD}",
+        table=lambda: table.rename(columns=lambda name: name_texts(name, run.study)),
+    )
+
+
+@panel("expert_adaptation", "xp_adaptation", "Drift and score", units=OF_EXPERTS, reads=_CRITERION)
+def adaptation(run: Run, *, criterion: str = "") -> Panel:
     """Drift of every expert against its score on A, with the thresholds of RASA if the run adapts the criterion."""
+    criterion = _choose_criterion(run, criterion)
     record, settings = run.find(stages.adapted_experts, criterion), run.study.reliability
     drift, scores = (values_of(run, criterion, name) for name in (DRIFT, SCORE_A))
     is_standardized = record is not None and settings.score_scale == "standardized"
@@ -164,6 +229,7 @@ def load_masks(run: Run) -> dict[str, ExpertMasks]:
     return {name: run.load(stages.expert_masks, name) for name in methods}
 
 
+@panel("expert_masks", "xp_masks", "Removed experts", units=OF_EXPERTS)
 def removed_experts(run: Run) -> Panel:
     """Experts that every method keeps, by layer."""
     masks, layers = load_masks(run), list_layers(run)
@@ -189,8 +255,7 @@ def removed_experts(run: Run) -> Panel:
         "Blue: kept. Grey: removed.",
         title=f"Every method keeps {count} of {total} experts in each layer",
         how="A stock model has the same number of experts in every layer. Methods differ in the experts that they "
-        "keep. “Auxiliary text” scores on the second text, “score average” on the mean of both scores, and “adapted” "
-        "applies RASA.",
+        "keep. “Auxiliary” scores on the second text, “average” on the mean of both scores, and “adapted” with RASA.",
         table=lambda: _mask_table(masks, layers),
     )
 
@@ -201,9 +266,11 @@ def _mask_table(masks: dict[str, ExpertMasks], layer_names: list[str]) -> pd.Dat
     return pd.DataFrame({"layer": np.array(layer_names)[layers], "expert": experts} | kept)
 
 
+@panel("expert_dependence", "xp_texts", "Decisions that depend on the text", units=OF_EXPERTS)
 def text_dependence(run: Run) -> Panel:
     """Share of the experts that a criterion keeps with the scores of only one of two texts, or of two halves."""
-    table, (first, second) = dependence_table(run), text_pair(run.study)
+    table = story.decision_differences(run).rename(columns=lambda name: name_texts(name, run.study))
+    first, second = text_pair(run.study)
     figure = go.Figure()
     for column, color in zip(table.columns[1:], (PAIR, marks.EXCESS, GREY), strict=True):
         text = [percent(share) for share in table[column]]
@@ -222,50 +289,16 @@ def text_dependence(run: Run) -> Panel:
     figure.update_xaxes(type="category").update_yaxes(tickformat=".0%")
     shape = run.load(stages.expert_shape)
     share = shape.kept_experts(run.study.retention) / shape.experts
-    top = table.loc[table.iloc[:, 1].idxmax()]
     return Panel(
         figure,
         f"Share of experts that are kept with the scores of only one text, if {percent(share)} are kept.",
-        title=f"{top['criterion']}: {percent(top.iloc[1])} of the decisions differ between the texts, "
-        f"{percent(top.iloc[3])} between halves of {first}",
+        title=escape(story.dependence_finding(run)),
         how=f"The criterion's rule is applied to the scores on {first} and to those on {second}. Halves have half "
         f"the tokens: compare the halves of {first} and {second} with the two halves of {first}, which show the "
         f"effect of resampling. Two independent selections of this size would differ in "
         f"{percent(2 * share * (1 - share))} of the decisions.",
         table=lambda: table,
     )
-
-
-def dependence_table(run: Run) -> pd.DataFrame:
-    """Return the share of decisions that differ between texts, halves of texts and halves of A, by criterion."""
-    shape, shards = run.load(stages.expert_shape), range(run.study.calibration.shards)
-    statistics = [run.load(stages.expert_statistics, text) for text in stages.PAIR]
-
-    def difference(first: ExpertScores, second: ExpertScores) -> float:
-        masks = [criteria.allocate_experts("", shape, scores, run.study.retention) for scores in (first, second)]
-        return float((masks[0].experts != masks[1].experts).mean())
-
-    rows = []
-    for name, title in criterion_labels(run).items():
-        pair = [criteria.score_experts(name, sums) for sums in statistics]
-        halves = [criteria.score_halves(name, sums, shards[::2], shards[1::2]) for sums in statistics]
-        compared = (pair, (halves[0][0], halves[1][0]), halves[0])
-        rows.append([title, *(difference(*scores) for scores in compared)])
-    columns = ("A against B", "half of A against half of B", "two halves of A")
-    return pd.DataFrame(rows, columns=["criterion", *(name_texts(column, run.study) for column in columns)])
-
-
-def measure(run: Run) -> list[Measurement]:
-    """Return the perplexities of a run. Raises MissingResultError if there is none."""
-    shape, pairs = run.load(stages.expert_shape), derived_cache.measured_pairs(run)
-    run.require(pairs, stages.perplexity, run.study.methods[0], run.study.evaluation.texts[0])
-    masks = {name: run.load(stages.expert_masks, name) for name, _ in pairs if name in run.masks_of}
-    measurements = []
-    for method, text in pairs:
-        count, retention = (masks[method].count, masks[method].retention) if method in masks else (shape.experts, 1.0)
-        stage, parameters = stages.perplexity(run.graph, method, text), shape.pruned_parameters(count)
-        measurements.append(derived_cache.measurement(run, method, text, stage, retention, parameters))
-    return measurements
 
 
 def perplexity_table(run: Run, measurements: Sequence[Measurement]) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from gprune.analysis import changed_answers
 from gprune.analysis.changed_answers import ACC, ACC_NORM, EITHER, UNITS, Choices
 from gprune.app.ui import marks
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, label, style
-from gprune.app.ui.panel import Panel, index_or_middle, panel
+from gprune.app.ui.panel import OF_BOTH, Panel, index_or_middle, panel
 from gprune.app.ui.run_status import task_label
 from gprune.app.ui.text import escape
 from gprune.pipeline import stages
@@ -134,7 +134,7 @@ def _options_of_open_question(run: Run, values: Mapping[str, Any]) -> Iterable[d
             yield {"task": task.task, "question": number, "rule": rule, "method": method}
 
 
-@panel("answers", "fq_item", "One question", reads=_options_of_open_question)
+@panel("answers", "fq_item", "One question", reads=_options_of_open_question, units=OF_BOTH)
 def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, method: str = "") -> Panel:
     """Likelihood of each option of one question under every model."""
     tasks = {answered.task: answered for answered in answered_tasks(run)}

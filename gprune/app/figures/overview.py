@@ -9,13 +9,15 @@ from gprune.analysis import comparison as analysis
 from gprune.analysis import drift
 from gprune.analysis.comparison import Cost
 from gprune.analysis.formatting import format_signed
-from gprune.analysis.verdict import missing_methods, rank_lines, winners
+from gprune.analysis.verdict import OURS, leading_pair, missing_methods, rank_lines, winners
 from gprune.app.ui import chart_style, marks, story
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_LABELS, METHOD_SYMBOLS, control_label, label, style
-from gprune.app.ui.panel import NOTHING, Panel, Selection, panel
+from gprune.app.ui.panel import NOTHING, OF_BOTH, Panel, Selection, panel
 from gprune.app.ui.text import escape, from_figure, name_texts, names_in_figure, short_text, text_pair
 from gprune.evaluation import protocol
+from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.study.methods import EXPERT_CRITERIA
 
 FIRST_SCREEN = 280
 """height in pixels of each figure of the first screen"""
@@ -51,7 +53,7 @@ def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
     )
 
 
-@panel("noise", "ov_survival", "More than noise?")
+@panel("noise", "ov_survival", "More than noise?", units=OF_BOTH)
 def noise(run: Run) -> Panel:
     """Drift between the texts, compared with the drift by sampling alone."""
     curves = story.drift_distributions(run)
@@ -60,27 +62,29 @@ def noise(run: Run) -> Panel:
     # a metric that reads no text gives both texts the same ranks
     ratio = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
     first, second = text_pair(run.study)
+    stage, units = stages.main_drift(run.graph), f"{run.study.unit}s"
+    metric = EXPERT_CRITERIA[stage.id.metric] if run.study.prunes_experts else label(run.study.metric)
     return Panel(
-        _plot_survival(curves, names_in_figure(run.study)),
-        f"Median drift of {escape(label(run.study.metric))} scores: {cross.median:.3f} from {first} to {second}, "
+        _plot_survival(curves, names_in_figure(run.study), units),
+        f"Median drift of {escape(metric)} scores: {cross.median:.3f} from {first} to {second}, "
         f"{floor:.3f} resampled. Shaded: above sampling noise.",
-        title=_noise_title(ratio),
+        title=_noise_title(ratio, units) if np.isfinite(floor) else "Resampling noise is unknown",
         alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} resampled",
         table=lambda: drift.distribution_table(curves),
-        how="Share of the neurons of all layers whose rank shifts by at least d. Grey: the same between two halves "
+        how=f"Share of the {units} of all layers whose rank shifts by at least d. Grey: the same between two halves "
         "of one text, the effect of noise alone. The Rank drift tab has details.",
     )
 
 
-def _noise_title(ratio: float) -> str:
+def _noise_title(ratio: float, units: str) -> str:
     if np.isnan(ratio):
-        return "Half of all neurons do not shift"
+        return f"Half of all {units} do not shift"
     if ratio < 1.5:
         return "Little above sampling noise"
     return f"Median rank shift {ratio:.1f}× sampling noise" if ratio < 1000 else "All above sampling noise"
 
 
-@panel("cost", "ov_cost", "What pruning costs")
+@panel("cost", "ov_cost", "What pruning costs", units=OF_BOTH)
 def cost(run: Run) -> Panel:
     """Perplexity of every method on one text, if possible on one that is not a calibration text."""
     text, lines = story.headline_results(run)
@@ -95,7 +99,7 @@ def cost(run: Run) -> Panel:
     title = f"{best[0]} costs least" if best else ""
     seeds = max(len(line.seeds) for line in lines)
     return Panel(
-        plot_costs(costs),
+        plot_costs(costs, leading_pair(run.study)[0]),
         f"Perplexity on {escape(short_text(run.study, text))} ({escape(holdout.brief)}), "
         f"whiskers: 95% interval, paired over windows{f' and {seeds} seeds' if seeds > 1 else ''}.{note}",
         title=f"{' or '.join(best)}: too close to call" if len(best) > 1 else title,
@@ -108,7 +112,7 @@ def cost(run: Run) -> Panel:
     )
 
 
-def _plot_survival(curves: list[drift.Distribution], texts: dict[str, str]) -> go.Figure:
+def _plot_survival(curves: list[drift.Distribution], texts: dict[str, str], units: str) -> go.Figure:
     lines = {
         drift.CROSS: {"color": chart_style.PAIR, "width": 3},
         drift.FLOOR_PRIMARY: {"color": GREY, "width": 2},
@@ -116,29 +120,32 @@ def _plot_survival(curves: list[drift.Distribution], texts: dict[str, str]) -> g
     }
     names = dict(zip(lines, ("across texts", f"{texts['A']} resampled", f"{texts['B']} resampled"), strict=True))
     figure, beyond = marks.survival_curves(curves, lines, lambda curve: names[curve.name])
-    style(figure, "rank drift d", "neurons that shift ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
+    style(figure, "rank drift d", f"{units} that shift ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
     # the legend fits above the falling curve
     legend = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}
     figure.update_layout(legend=legend | {"traceorder": "normal", "bgcolor": "rgba(0,0,0,0)"})
-    # the axis ends where fewer than 0.5% of the neurons are left
+    # the axis ends where fewer than 0.5% of the units are left
     last = max(int(np.flatnonzero(values > 0.5).max()) for values in beyond.values())
     figure.update_xaxes(range=[0, min(1.0, (last + 2) / len(curves[0].shares))])
     return figure.update_yaxes(range=[0, 101])
 
 
-def plot_costs(costs: list[Cost]) -> go.Figure:
-    """Plot the perplexity of every method over the dense one's, the cheapest first, with paired 95% intervals."""
+def plot_costs(costs: list[Cost], leading: str = OURS) -> go.Figure:
+    """Plot the perplexity of every method over the dense one's, the cheapest first, with paired 95% intervals.
+
+    `leading` is the method that is always drawn, with a bold number.
+    """
     figure, rows = go.Figure(), costs
     if len(costs) > MOST_ROWS:
-        # the cheapest methods, and always GPrune
-        gprune = [cost for cost in costs[MOST_ROWS - 1 :] if cost.method == "gprune"]
-        rows = [*costs[: MOST_ROWS - len(gprune)], *gprune]
+        beyond = [cost for cost in costs[MOST_ROWS - 1 :] if cost.method == leading]
+        rows = [*costs[: MOST_ROWS - len(beyond)], *beyond]
     # 1 is the dense model; the axis reaches at least 10% above it, and has a margin at both ends
     finite = [value for cost in rows for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
     low, high = 0.96 * min(1.0, *finite), 1.08 * max(1.1, *finite)
     # set all at once, because Plotly checks all annotations whenever one is added
     figure.layout.annotations = [
-        _add_cost(figure, cost, len(rows) - 1 - index, (low, high)) for index, cost in enumerate(rows)
+        _add_cost(figure, cost, len(rows) - 1 - index, (low, high), cost.method == leading)
+        for index, cost in enumerate(rows)
     ]
     figure.add_vline(1.0, line={"color": GREY, "dash": "dot", "width": 1.5})
     style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
@@ -154,14 +161,14 @@ def plot_costs(costs: list[Cost]) -> go.Figure:
     return figure.update_yaxes(visible=False, range=[-0.5, len(rows) - 0.5 + _HEADROOM])
 
 
-def _add_cost(figure: go.Figure, cost: Cost, row: int, axis: tuple[float, float]) -> dict[str, Any]:
+def _add_cost(figure: go.Figure, cost: Cost, row: int, axis: tuple[float, float], is_leading: bool) -> dict[str, Any]:
     """Add a method's mark with its interval; return the annotation that shows its name and change next to it.
 
     `axis` has the lowest and highest value of the axis.
     """
     name, finite = control_label(cost.method), np.isfinite(cost.ratio)
     value = f"{100 * (cost.ratio - 1):+,.0f}%" if finite else "not finite"
-    text = f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}"
+    text = f"{name}: <b>{value}</b>" if is_leading else f"{name}: {value}"
     annotation = {"y": row, "showarrow": False, "font": {"size": 13}} | _text_position(cost, text, axis)
     if not finite:
         return annotation

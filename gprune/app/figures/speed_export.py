@@ -8,9 +8,10 @@ import plotly.graph_objects as go
 
 from gprune.analysis import speed as analysis
 from gprune.analysis.speed import DENSE
+from gprune.analysis.verdict import OURS, leading_pair, method_label
 from gprune.app.ui import marks
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, label, style
-from gprune.app.ui.panel import Panel, panel
+from gprune.app.ui.panel import OF_BOTH, Panel, panel
 from gprune.app.ui.text import escape, in_figure
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -21,18 +22,18 @@ _EAGER = "eager"
 """decoding mode with filled marks; marks of captured or compiled steps are open"""
 
 
-@panel("speed", "sx_speed", "Tokens per second", reads={"phase": "sx_phase"})
+@panel("speed", "sx_speed", "Tokens per second", reads={"phase": "sx_phase"}, units=OF_BOTH)
 def speed(run: Run, *, phase: str = next(iter(analysis.PHASES))) -> Panel:
     """Tokens per second of every model."""
     require_choice("phase", phase, tuple(analysis.PHASES))
     rows: list[Mapping[str, Any]] = list(run.load(stages.speed).rows)
-    table = analysis.speed_table(rows, phase)
+    table, leading = analysis.speed_table(rows, phase), leading_pair(run.study)[0]
     return Panel(
         plot_rates(table, phase),
         "Medians over the repetitions with quartiles (not a 95% interval); higher is faster. Ratios are relative to "
         f"{reference_label(rows)}, with their interquartile range (IQR).",
-        title=speed_headline(rows),
-        alt=speed_headline(rows, phase),
+        title=speed_headline(rows, method=leading),
+        alt=speed_headline(rows, phase, leading),
         table=lambda: table,
         how="The dotted line is the dense model. Every other model alternates with it in each repetition, and ratios "
         "are computed within a repetition, so a machine that slows down affects both. If whiskers are wide, read "
@@ -40,18 +41,18 @@ def speed(run: Run, *, phase: str = next(iter(analysis.PHASES))) -> Panel:
     )
 
 
-def speed_headline(rows: list[Mapping[str, Any]], phase: str = "decode") -> str:
-    """Return GPrune's speed against the reference in a phase, and whether the two are within noise."""
+def speed_headline(rows: list[Mapping[str, Any]], phase: str = "decode", method: str = OURS) -> str:
+    """Return the speed of a method against the reference in a phase, and whether the two are within noise."""
     reference = reference_label(rows)
-    ratio, spread = analysis.ratio_of(rows, "gprune", phase)
+    ratio, spread = analysis.ratio_of(rows, method, phase)
     if pd.isna(ratio):
-        # GPrune is not measured in this phase
+        # the method is not measured in this phase
         return f"Tokens per second against {reference}"
     verb = {"decode": "decodes", "prefill": "reads the prompt"}.get(phase, "answers")
-    number = f"{ratio:.2f}× its speed (interquartile range {spread:.2f})"
+    name, number = method_label(method), f"{ratio:.2f}× its speed (interquartile range {spread:.2f})"
     if analysis.within_noise(ratio, spread):
-        return f"GPrune {verb} as fast as {reference} within noise: {number}"
-    return f"GPrune {verb} {'faster' if ratio > 1 else 'slower'} than {reference}: {number}"
+        return f"{name} {verb} as fast as {reference} within noise: {number}"
+    return f"{name} {verb} {'faster' if ratio > 1 else 'slower'} than {reference}: {number}"
 
 
 def reference_label(rows: list[Mapping[str, Any]]) -> str:

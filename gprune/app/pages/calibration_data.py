@@ -29,7 +29,10 @@ def show(run: Run) -> None:
     with cards.card("cd_texts", "The calibration texts", run) as card:
         _show_texts(run, card)
     with cards.card_of(figures.texts, run) as card:
-        measure = address.selectbox("Measure", figures.MEASURES, "cd_measure", figures.RANKS, width=280)
+        measures = dict(figures.MEASURES)
+        if run.study.prunes_experts:
+            del measures[figures.RANKS]
+        measure = address.selectbox("Measure", measures, "cd_measure", next(iter(measures)), width=280)
         card.show(figures.texts(run, measure=measure))
 
 
@@ -92,7 +95,11 @@ def _text_table(root: str, keys: tuple[tuple[str, str], ...], vocabulary_size: i
 _vocabulary_size = st.cache_data(max_entries=64, show_spinner=False)(vocabulary.vocabulary_size)
 
 
-@frame.declare_page("Calibration card", "Is this text large enough, and does its choice change the model?")
+@frame.declare_page(
+    "Calibration card",
+    "Is this text large enough, and does its choice change the model?",
+    "A calibration card compares samples of a text by scores of neurons; All texts compares the texts of this run.",
+)
 def show_card(run: Run) -> None:
     """Draw the card of one text."""
     labels = text_names(run.study)

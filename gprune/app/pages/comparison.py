@@ -12,7 +12,18 @@ from gprune.analysis.decision import COSTS, PARAMETERS, cheapest
 from gprune.analysis.formatting import format_signed
 from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference
 from gprune.analysis.table import escape_formula
-from gprune.analysis.verdict import BEST, SECOND, against_control, is_same_budget, obstacles, opponents, stars, winners
+from gprune.analysis.verdict import (
+    BEST,
+    RETENTION_OF_EXPERTS,
+    SECOND,
+    against_control,
+    is_comparable,
+    leading_pair,
+    obstacles,
+    opponents,
+    stars,
+    winners,
+)
 from gprune.app.figures import comparison as figures
 from gprune.app.figures.comparison import Comparison
 from gprune.app.ui import address, derived_cache, frame, run_choice, tables
@@ -23,7 +34,7 @@ from gprune.app.ui.text import escape, escape_error, name_texts, short_text
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.pipeline.stages import MethodInputs, Results
-from gprune.study.methods import METHODS
+from gprune.study.methods import ALL_METHODS
 from gprune.system.errors import GpruneError, MethodError
 from gprune.system.units import join_words
 
@@ -72,15 +83,18 @@ def show(run: Run) -> None:
 
 def _choose_runs(run: Run) -> list[Run]:
     situation = frame.situation()
-    shown = address.read_list(_RUNS, [other.name for other in situation.neuron_runs], [run.name])
+    shown = address.read_list(_RUNS, [other.name for other in situation.runs], [run.name])
     last = st.session_state.get(_LAST_RUN, run.name)
     if last != run.name and shown == [last]:
         # a page that shows one run follows the sidebar
         shown = [run.name]
         address.set_value(_RUNS, shown)
     st.session_state[_LAST_RUN] = run.name
-    run_labels = labels(situation.neuron_runs)
-    offered = run_choice.listed_runs(situation.neuron_runs, (run.name, *shown))
+    # next to a run that prunes neurons, runs that prune experts are shown only on request
+    units = {run.study.unit, "neuron"}
+    runs = [other for other in situation.runs if other.study.unit in units or other.name in shown]
+    run_labels = labels(runs)
+    offered = run_choice.listed_runs(runs, (run.name, *shown))
     names = {other.name: run_choice.run_label(other, run_labels) for other in offered}
     chosen = address.multiselect("Runs", names, _RUNS, [run.name], width="stretch" if shown[1:] else _RUNS_WIDTH)
     return [other for name in chosen if (other := situation.run_named(name)) is not None] or [run]
@@ -93,14 +107,14 @@ def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
     slot = st.container(width="content")
     with st.popover("Options", icon=":material/tune:", key="cp_filter"):
         measured = {row.method for row in rows}
-        measured_names = {name: label(name) for name in METHODS if name in measured}
+        measured_names = {name: label(name) for name in ALL_METHODS if name in measured}
         methods = address.multiselect("Methods", measured_names, "cp_methods", (), placeholder="all methods")
         has_several_seeds = analysis.has_several_seeds(analysis.seed_groups({run.name: run.study for run in joined}))
         together = not has_several_seeds or address.toggle("Seeds together", "cp_seeds", True)
         runs = joined if together else runs
         rows = figures.measured_rows(runs)
         compared = figures.compare(runs, rows, methods, together=together)
-        options, default = figures.baseline_options(compared.results, runs[0].study.metric)
+        options, default = figures.baseline_options(compared.results, runs[0].study)
         names = {key: compared.names[result.name] for key, result in options.items()}
         pinned = address.selectbox("Baseline", names, "cp_pinned", default)
     compared = figures.compare(runs, rows, methods, together=together, pinned=pinned)
@@ -111,10 +125,10 @@ def _choose_lines(runs: list[Run]) -> tuple[Comparison, str]:
 
 
 def _introduce(runs: list[Run], compared: Comparison, text: str) -> str:
-    """Return sentences on differing settings, on the runs' GPrune models, and on the text's relation to calibration."""
+    """Return sentences on differing settings, the runs' leading models, and the text's relation to calibration."""
     sentences = []
     if len(runs) > 1:
-        run_labels = labels(frame.situation().neuron_runs)
+        run_labels = labels(frame.situation().runs)
         sentences += [
             f"{run_labels[run.name]} has no perplexities yet." for run in runs if not derived_cache.measured_pairs(run)
         ]
@@ -145,6 +159,8 @@ def _show_table(content: Card, compared: Comparison, text: str) -> None:
     st.caption(
         f"{legend}{signs}{' PPL is the arithmetic mean over seeds, s.d. the standard deviation.' if seeds else ''}"
     )
+    if any(run.study.prunes_experts for run in compared.runs):
+        st.caption(RETENTION_OF_EXPERTS)
     _show_notes(compared, text)
     content.set_printed_table(lambda: table)
     content.tools(
@@ -170,7 +186,7 @@ def as_table(compared: Comparison, text: str) -> pd.DataFrame:
         cells |= {"PPL ↓": result.mean(text), "s.d.": result.spread(text)}
         cells["change"] = 100 * difference.change if difference else np.nan
         cells["±"] = 100 * difference.margin if difference else np.nan
-        is_judged = difference is not None and is_same_budget(result, compared.baseline)
+        is_judged = difference is not None and is_comparable(result, compared.baseline, text)
         cells["Δ"] = _SIGNS[difference.verdict] if difference and is_judged else ""
         cells |= {"retention": 100 * result.retention, "seeds": len(result.seeds)}
         rows.append(cells)
@@ -212,7 +228,7 @@ def _show_verdict(content: Card, compared: Comparison, text: str) -> None:
 
 
 def _show_notes(compared: Comparison, text: str) -> None:
-    """Show a control that is at least as good as GPrune, the measurement protocols, and why cells are empty."""
+    """Show a control as good as the leading method, the measurement protocols, and why cells are empty."""
     if control := _control_finding(compared, text):
         st.caption(f":orange[:material/science:] {escape(control)}.")
     marks = analysis.marks(compared.rows)
@@ -230,12 +246,14 @@ def _show_notes(compared: Comparison, text: str) -> None:
 
 
 def _control_finding(compared: Comparison, text: str) -> str:
-    """Return a sentence, without full stop, about a control at least as good as GPrune on a text; empty if none is."""
+    """Return a sentence, without full stop, about a control as good as the leading method; empty if none is."""
     if compared.missing:
         return ""
     run_names = dict.fromkeys(result.name[0] for result in compared.results)
     by_run = ([result for result in compared.results if result.name[0] == name] for name in run_names)
-    finding = next((words for results in by_run if (words := against_control(opponents(results, text)))), "")
+    pairs = {run.name: leading_pair(run.study) for run in compared.runs}
+    outcomes = (opponents(results, text, {}, *pairs[results[0].name[0]]) for results in by_run)
+    finding = next((words for outcome in outcomes if (words := against_control(outcome))), "")
     return f"On {compared.text_name(text)}, {finding[:1].lower()}{finding[1:]}" if finding else ""
 
 
@@ -261,7 +279,7 @@ def _sentence(error: Exception) -> str:
 
 def _show_pareto(content: Card, run: Run, text: str) -> None:
     """Show the Pareto chart, and a link to the export of the cheapest model within the limit."""
-    similar_runs = figures.similar_runs(run, frame.situation().neuron_runs)
+    similar_runs = figures.similar_runs(run, frame.situation().runs)
     run_labels = labels(similar_runs)
     names = {other.name: run_choice.run_label(other, run_labels) for other in similar_runs}
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -311,7 +329,7 @@ def _inputs_of(compared: Comparison) -> dict[tuple[str, str], MethodInputs]:
 
 
 def _load_inputs(run: Run, method: str) -> MethodInputs | None:
-    method_info = METHODS[method]
+    method_info = ALL_METHODS[method]
     if method_info.decision == "none" or not run.has(stages.masks, method_info.masks):
         return None
     # the keys include the repairs, in which methods with equal masks can differ

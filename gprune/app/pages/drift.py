@@ -9,6 +9,7 @@ import streamlit as st
 from gprune.analysis import agreement as agreement_analysis
 from gprune.analysis import published
 from gprune.app.figures import drift as figures
+from gprune.app.figures import experts
 from gprune.app.ui import address, components, derived_cache, frame, selection, tables, work
 from gprune.app.ui import card as cards
 from gprune.app.ui.commands import command
@@ -26,10 +27,13 @@ _FORMS_OF_COLUMNS = dict.fromkeys(("drift d", "rank on A", "rank on B", "A resam
 
 
 @frame.declare_page(
-    "Rank drift", "Which neurons shift when the calibration text changes, and is the shift above resampling noise?"
+    "Rank drift", "Which ranks shift when the calibration text changes, and is the shift above resampling noise?"
 )
 def show_ranks(run: Run) -> None:
     """Draw the page."""
+    if run.study.prunes_experts:
+        _show_experts(run)
+        return
     with cards.card_of(figures.drift, run) as card:
         _show_distribution(run, card)
     left, right = st.columns(2)
@@ -45,6 +49,19 @@ def show_ranks(run: Run) -> None:
         )
     with cards.card("rd_top", "The neurons that shift most", run) as card:
         _show_top_neurons(run, card)
+
+
+def _show_experts(run: Run) -> None:
+    labels = experts.criterion_labels(run)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        criterion = address.segmented_control("Criterion", labels, "xp_criterion", next(iter(labels)))
+        form = address.segmented_control("Form", _FORMS, "rd_form", figures.HISTOGRAM)
+    left, right = st.columns(2)
+    with left, cards.card_of(experts.expert_drift, run) as card:
+        cards.await_drift(run, "rd_waiting", "Computing the drift of every expert")
+        card.show(experts.expert_drift(run, criterion=criterion, form=form))
+    with right, cards.card_of(experts.expert_drift_by_layer, run) as card:
+        card.show(experts.expert_drift_by_layer(run, criterion=criterion))
 
 
 def _show_distribution(run: Run, card: cards.Card) -> None:
@@ -84,7 +101,11 @@ _LARGEST_RATIO = 1.5
 """partitions whose numbers of modules differ by more than this factor are hard to compare"""
 
 
-@frame.declare_page("Module agreement", "Do the modules survive when one calibration text is replaced by another?")
+@frame.declare_page(
+    "Module agreement",
+    "Do the modules survive when one calibration text is replaced by another?",
+    "Modules are groups of neurons.",
+)
 def show_agreement(run: Run) -> None:
     """Draw the page."""
     if run.study.substitute or run.study.metric == "twflap" or "fang" in run.study.methods:

@@ -9,11 +9,12 @@ import streamlit as st
 
 from gprune.analysis import calibration, inspection
 from gprune.analysis.formatting import format_signed, percent
+from gprune.analysis.verdict import RETENTION_OF_EXPERTS
 from gprune.app import preview
 from gprune.app.figures import experts as figures
 from gprune.app.preview import DENSE, NO_DIFFERENCE, Answer, Question, Source
-from gprune.app.ui import address, asking, frame, selection, tables
-from gprune.app.ui.card import Card, card
+from gprune.app.ui import address, asking, derived_cache, frame, selection, tables
+from gprune.app.ui.card import Card, card, card_of, panel_card
 from gprune.app.ui.chart_style import TEXT_LOOKS, label
 from gprune.app.ui.components import draw_passages
 from gprune.app.ui.contexts import context_passage, load_tokenizer
@@ -29,26 +30,28 @@ _WINDOW = 16
 """number of tokens on either side of a strongest token"""
 
 
-@frame.declare_page(EXPERTS, "Which experts are removed, and does this depend on the calibration text?", experts=True)
+@frame.declare_page(EXPERTS, "Which experts are removed, and does this depend on the calibration text?")
 def show(run: Run) -> None:
     """Draw the page."""
     labels = figures.criterion_labels(run)
     criterion = address.segmented_control("Criterion", labels, "xp_criterion", next(iter(labels)))
     left, right = st.columns(2)
-    with left, card("xp_map", "Experts by layer", run) as content:
+    with left, card_of(figures.expert_map, run) as content:
         quantities = {name: name_texts(title, run.study) for name, title in figures.QUANTITIES.items()}
         quantity = address.segmented_control("Colour", quantities, "xp_quantity", figures.DRIFT)
-        fields = _expert_fields(run, criterion)
-        layer, expert = (address.read_option(key, options, default) for _, options, key, default in fields)
-        content.show(figures.expert_map(run, criterion, quantity, layer, expert), on_point=_choose_expert)
-    with right, card("xp_adaptation", "Drift and score", run) as content:
-        content.show(figures.adaptation(run, criterion))
+        chosen = [
+            address.read_option(key, options, default) for _, options, key, default in _expert_fields(run, criterion)
+        ]
+        content.show(
+            figures.expert_map(run, criterion=criterion, quantity=quantity, _chosen=(chosen[0], chosen[1])),
+            on_point=_choose_expert,
+        )
+    with right, card_of(figures.adaptation, run) as content:
+        content.show(figures.adaptation(run, criterion=criterion))
     with card("xp_expert", "Chosen expert", run) as content:
         _show_expert(run, content, criterion)
-    with card("xp_masks", "Removed experts", run) as content:
-        content.show(figures.removed_experts(run))
-    with card("xp_texts", "Decisions that depend on the text", run) as content:
-        content.show(figures.text_dependence(run))
+    panel_card(figures.removed_experts, run)
+    panel_card(figures.text_dependence, run)
     with card("xp_perplexity", "Perplexity of every method", run) as content:
         _show_perplexity(run, content)
 
@@ -57,7 +60,8 @@ def _show_perplexity(run: Run, content: Card) -> None:
     if not run.study.evaluation.texts:
         st.caption("This study measures no perplexity.")
         return
-    measurements = figures.measure(run)
+    measurements = derived_cache.measurements(run)
+    run.require(measurements, stages.perplexity, run.study.methods[0], run.study.evaluation.texts[0])
     table = figures.perplexity_table(run, measurements)
     sizes = [item.parameters for item in measurements]
     size = f"{min(sizes):,} of {max(sizes):,} parameters"
@@ -70,8 +74,8 @@ def _show_perplexity(run: Run, content: Card) -> None:
         words={change: lambda value: format_signed(value, ".1f") for change in changes},
         alt="perplexity of every method",
         caption="Change from the dense model in percent, with its 95% interval over windows.",
-        how="Retention is the kept share of the parameters of experts and routers; attention, shared experts and dense "
-        "layers are not changed. The title has the parameters of the whole model. All methods have the same windows.",
+        how=f"{RETENTION_OF_EXPERTS} Attention, shared experts and dense layers are not changed. The title has the "
+        "parameters of the whole model. All methods have the same windows.",
     )
     tables.draw_stamps(item.stamp for item in measurements)
     st.caption(f"`python -m gprune export {run.name} METHOD OUT` writes the model of any method as a folder.")

@@ -27,8 +27,13 @@ from gprune.store import Store, checksums
 from gprune.system.errors import DamagedError, GpruneError, ModelError
 from gprune.system.units import amount
 
-RECORD = "pruning.json"
-"""file in the folder of a pruned model that lists its kept units"""
+RECORDS = {"neuron": "pruning.json", "expert": "experts.json"}
+"""file in the folder of a pruned model that lists its kept units, by unit"""
+_STOCK_FORMS = {
+    "neuron": "every layer has the same width",
+    "expert": "every mixture has the same number of experts",
+}
+"""why a stock model needs no code of its own, by unit"""
 MOST_PACKED = 64 * 2**20
 """maximum size in bytes of the results that the app packs for a download"""
 MOST_DOWNLOADED = 2**30
@@ -81,23 +86,28 @@ def show(run: Run) -> None:
 
 
 def _show_model(content: Card, run: Run) -> None:
-    if "gprune" not in run.study.methods:
+    if run.study.unit == "neuron" and "gprune" not in run.study.methods:
         st.info("Only GPrune's model is saved, and this run does not include GPrune.", icon=":material/info:")
         return
-    folder = _model_folder(run, run.key(stages.checkpoint)) if run.has(stages.checkpoint) else None
-    if folder is None or not (folder / RECORD).is_file():
+    method, record = stages.exported_methods(run.study)[0], RECORDS[run.study.unit]
+    has_model = run.has(stages.checkpoint, method)
+    folder = _model_folder(run, run.key(stages.checkpoint, method)) if has_model else None
+    if folder is None or not (folder / record).is_file():
         _explain_missing(run, folder)
         return
-    damage = checksums.find_damage(folder / RECORD)
+    damage = checksums.find_damage(folder / record)
     if damage:
-        raise DamagedError("checkpoint", run.key(stages.checkpoint), damage)
-    content.set_title("The pruned model is a transformers folder")
+        raise DamagedError("checkpoint", run.key(stages.checkpoint, method), damage)
+    of_method = f" of {escape(label(method))}" if run.study.prunes_experts else ""
+    content.set_title(f"The pruned model{of_method} is a transformers folder")
     st.code(str(folder), language=None, wrap_lines=True)
     own_code = has_code(folder)
-    code = "its code" if own_code else "no code of its own (every layer has the same width)"
+    code = "its code" if own_code else f"no code of its own ({_STOCK_FORMS[run.study.unit]})"
     st.caption(f"{amount(_count_bytes(folder))} on disk, with its tokenizer, {code} and its list of kept units.")
-    _show_snippets(folder, own_code)
+    _show_snippets(folder, own_code, _STOCK_FORMS[run.study.unit])
     _offer_download(run, folder)
+    if run.study.prunes_experts:
+        return
     if stages.recovers(run.study) and run.has(stages.checkpoint, recovery=True):
         st.caption("The same model after recovery:")
         st.code(str(_model_folder(run, run.key(stages.checkpoint, recovery=True))), language=None, wrap_lines=True)
@@ -156,14 +166,14 @@ def zip_folder(folder: Path) -> bytes:
     return archive.getvalue()
 
 
-def _show_snippets(folder: Path, own_code: bool) -> None:
+def _show_snippets(folder: Path, own_code: bool, form: str) -> None:
     tabs = address.tabs(_TOOLS, "sx_way", "transformers")
     with tabs["transformers"]:
         st.code(transformers_code(folder, own_code), language="python", wrap_lines=True)
         st.caption(
             "The folder contains the code that it needs. Read the code before you trust it."
             if own_code
-            else "Every layer has the same width, so any tool that supports the model family can load it."
+            else f"{form.capitalize()}, so any tool that supports the model family can load it."
         )
     with tabs["gprune"]:
         st.code(gprune_code(folder), language="python", wrap_lines=True)
@@ -253,8 +263,8 @@ def _show_methods(content: Card, run: Run) -> None:
         return
     content.set_title("Export the model of any method")
     st.caption(
-        "Each folder has the repair of the run, the list of kept units, a model card and the tokenizer. It is built "
-        "on the CPU from the dense model and the masks, then read back and compared."
+        "Each folder has the repair of the run, if any, the list of kept units, a model card and the tokenizer. It is "
+        "built on the CPU from the dense model and the masks, then read back and compared."
     )
     for method in run.methods_with_masks:
         _show_method(run, method)
@@ -283,7 +293,7 @@ def method_folder(run: Run, method: str) -> Path | None:
     checkpoint, folders = stages.checkpoint(run.graph, method), [method_destination(run, method)]
     if run.has_result(checkpoint):
         folders.insert(0, run.results.model_folder(checkpoint))
-    return next((folder for folder in folders if (folder / RECORD).is_file()), None)
+    return next((folder for folder in folders if (folder / RECORDS[run.study.unit]).is_file()), None)
 
 
 def method_destination(run: Run, method: str) -> Path:

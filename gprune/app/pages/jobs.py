@@ -111,7 +111,7 @@ def _draw_controls(root: str, job: Job) -> None:
             key = f"jobs_resume_{job.id}"
             components.action_button("Resume", key, "play_arrow", components.attempt, "jobs", _resume, root, job.id)
         # a failed job may fail again with the same settings, so they can be edited first
-        if job.state == "failed" and study is not None and not (job.creates_no_run or study.prunes_experts):
+        if job.state == "failed" and study is not None and not job.creates_no_run:
             if components.button(address.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
                 address.to_launch(study, f"The settings of “{job.label}” are")
         run, current = frame.situation().run_named(run_status.run_of_job(root, job.id)), frame.current_run()
@@ -287,7 +287,7 @@ def _draw_run_table(situation: work.Situation, names: Mapping[str, str], usage: 
         selection_mode="multi-row",
         alt="the runs of this cache with state, model, texts, retention, thresholds, best perplexity and size",
     )
-    comparable = {run.name for run in situation.neuron_runs}
+    comparable = {run.name for run in situation.runs}
     chosen = [listed[row] for row in event["selection"]["rows"] if listed[row] in comparable]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
@@ -385,11 +385,8 @@ def _draw_actions(situation: work.Situation, name: str, run: Run | None, title: 
                     "Show it on every page", f"runs_show_{name}", "visibility", run_choice.choose_run, name
                 )
             about = "Copies this run’s settings into the form on the Start tab."
-            # the form has no methods of experts
-            can_clone = not run.study.prunes_experts
-            if can_clone and components.button(
-                "Clone into the form", f"runs_clone_{name}", icon=":material/file_copy:", help=about
-            ):
+            key = f"runs_clone_{name}"
+            if components.button("Clone into the form", key, icon=":material/file_copy:", help=about):
                 address.to_launch(run.study, f"The settings of “{title}” are")
             action = "Show it in lists again" if run.about.hidden else "Hide it from lists"
             if components.button(action, f"runs_hide_{name}", help="Its results and pages do not change."):

@@ -209,7 +209,7 @@ def _ask_model() -> dict[str, Any]:
 
 
 def _list_models() -> list[str]:
-    return list(dict.fromkeys(["demo", "demo-experts", *(run.study.model for run in frame.situation().neuron_runs)]))
+    return list(dict.fromkeys(["demo", "demo-experts", *(run.study.model for run in frame.situation().runs)]))
 
 
 def _is_mixture(model: str) -> bool:
@@ -278,20 +278,22 @@ def _follow_texts(primary: str, auxiliary: str) -> None:
 
 def _ask_measurements(root: str, model: str) -> dict[str, Any]:
     st.markdown("**3 Methods and measurements**")
-    demo = demo_study()
+    demo, is_mixture = demo_study(), _is_mixture(model)
     left, right = st.columns([1, 3])
     with left:
         retention = _ask(st.number_input, "retention", value=demo.retention, step=0.05, format="%.2f")
         with_ablations = st.toggle(
             "Add controls",
             key="launch_controls",
+            # the controls prune neurons
+            disabled=is_mixture,
             help="Adds the ablations that show where a gain comes from: "
             + ", ".join(METHODS[name].label for name in CONTROLS)
             + ". Each one that learns costs as much as GPrune.",
         )
     with right:
         options = {"format_func": label, "select_all": False}
-        offered = ("dense", *EXPERT_METHODS) if _is_mixture(model) else choices()
+        offered = ("dense", *EXPERT_METHODS) if is_mixture else choices()
         default = [name for name in dict.fromkeys((*demo.methods, *experts_demo().methods)) if name in offered]
         if not set(st.session_state.get(KEYS["methods"]) or ()) <= set(offered):
             # the model is of another kind than before
@@ -304,7 +306,7 @@ def _ask_measurements(root: str, model: str) -> dict[str, Any]:
         # all plug-ins are left out: look for them again on the next visit
         methods.installed_plugins.cache_clear()
     measured = _ask_evaluation(root, "launch", KEYS["evaluation.texts"], None)
-    pruned = with_controls(chosen) if with_ablations else tuple(chosen)
+    pruned = with_controls(chosen) if with_ablations and not is_mixture else tuple(chosen)
     return {"retention": retention, "methods": pruned, **measured}
 
 
@@ -794,7 +796,7 @@ def _submit(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) ->
 def draw_evaluation(root: str) -> None:
     """Draw the form that measures the current run again with its masks: on other texts, on tasks, or for speed."""
     run = frame.current_run()
-    if run is None or run.study.prunes_experts:
+    if run is None:
         return
     title = "Measure an existing run: other texts, tasks, speed"
     panel = st.expander(title, icon=":material/straighten:", key="launch_measure", on_change="rerun")
@@ -802,7 +804,7 @@ def draw_evaluation(root: str) -> None:
         return
     with panel, components.show_errors():
         st.caption(
-            f"Uses the masks of {escape(labels(frame.situation().neuron_runs)[run.name])} without calibrating or "
+            f"Uses the masks of {escape(labels(frame.situation().runs)[run.name])} without calibrating or "
             "learning again. The measurements become a separate run."
         )
         key = f"measure_{run.name}"

@@ -15,7 +15,9 @@ from gprune.system.errors import MethodError
 
 
 @frame.declare_page(
-    "Pruning decisions", "Where did the budget go, and which neurons were chosen differently from the baseline?"
+    "Pruning decisions",
+    "Where did the budget go, and which neurons were chosen differently from the baseline?",
+    "Pruning decisions are shown by modules of neurons; Experts shows what each method removes.",
 )
 def show_decisions(run: Run) -> None:
     """Draw the page."""
@@ -72,7 +74,9 @@ def _show_retention(run: Run, card: cards.Card, base: str, bins: int) -> None:
 
 
 @frame.declare_page(
-    "Mask atlas", "Where does a method keep more than another, and which units depend on the calibration text?"
+    "Mask atlas",
+    "Where does a method keep more than another, and which units depend on the calibration text?",
+    "The mask atlas shows neurons; Experts shows what each method removes.",
 )
 def show_atlas(run: Run) -> None:
     """Draw the page."""

@@ -6,6 +6,7 @@ import streamlit as st
 
 from gprune import records
 from gprune.analysis import verdict
+from gprune.app.figures import experts
 from gprune.app.figures import overview as figures
 from gprune.app.ui import address, components, derived_cache, documents, frame, selection, slides, story
 from gprune.app.ui import card as cards
@@ -13,6 +14,7 @@ from gprune.app.ui.chart_style import METHOD_LABELS
 from gprune.app.ui.page_names import PURPOSE, TOOL
 from gprune.app.ui.text import escape, join_numbers, name_texts
 from gprune.pipeline.runs.opened import Run
+from gprune.records.experts import ExpertMasks
 from gprune.system.errors import GpruneError
 
 _ICONS = {
@@ -30,10 +32,13 @@ def show(run: Run) -> None:
     _show_headline(run)
     # the order of the argument: ranks shift, the shift exceeds noise, and pruning has a cost
     with st.grid(3, min_column_width=_FIGURE_PIXELS, key="ov_figures"):
-        with cards.card_of(figures.movers, run) as card:
+        with cards.card_of(experts.expert_map if run.study.prunes_experts else figures.movers, run) as card:
             cards.await_drift(run, "ov_slope_waiting", "Computing the drift")
-            panel = figures.movers(run, selected=selection.current_selection(run))
-            card.show(panel, on_point=selection.select_mark, narrow=True)
+            if run.study.prunes_experts:
+                card.show(experts.expert_map(run), narrow=True)
+            else:
+                panel = figures.movers(run, selected=selection.current_selection(run))
+                card.show(panel, on_point=selection.select_mark, narrow=True)
         with cards.card_of(figures.noise, run) as card:
             cards.await_drift(run, "ov_survival_waiting", "Computing the drift")
             card.show(figures.noise(run), narrow=True)
@@ -59,7 +64,7 @@ def _show_headline(run: Run) -> None:
 
 
 def _show_checks(run: Run) -> None:
-    masks: dict[str, records.PruningMasks] = {}
+    masks: dict[str, records.PruningMasks | ExpertMasks] = {}
     with components.show_errors():
         masks = {METHOD_LABELS.get(method, method): mask for method, mask in run.masks().items()}
     effect, seeds = None, tuple[int, ...]()
@@ -67,7 +72,8 @@ def _show_checks(run: Run) -> None:
         effect = derived_cache.ablation_effects(run)
     with contextlib.suppress(GpruneError):
         seeds = story.compared_seeds(run)
-    study = documents.fair_study()
+    # the claims are on methods that prune neurons
+    study = None if run.study.prunes_experts else documents.fair_study()
     claims = study.claims if study is not None else {}
     checks = verdict.checks(
         run.record, run.study, masks, story.holdout_statuses(run), effect, recorded=claims, seeds=seeds

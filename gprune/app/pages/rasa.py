@@ -67,7 +67,11 @@ _RULE_SEPARATOR = ", RASA "
 _CURVE_ALT = "perplexity of each method against retention"
 
 
-@frame.declare_page("RASA thresholds", "Which modules are adapted, and what changes if the lines move?")
+@frame.declare_page(
+    "RASA thresholds",
+    "Which modules are adapted, and what changes if the lines move?",
+    "This page tunes thresholds on modules of neurons; Experts shows the thresholds of this run.",
+)
 def show(run: Run) -> None:
     """Draw the page."""
     components.add_style("tune")

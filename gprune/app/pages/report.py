@@ -36,7 +36,7 @@ def show(run: Run) -> None:
 
 
 def _choose_figures(run: Run, content: Card) -> None:
-    names = figure_names()
+    names = figure_names(run)
     figure_labels = {name: f"{page_of_figure(name)}: {FIGURES[name].heading}" for name in names}
     first = [name for name in names if page_of_figure(name) == page_of_figure(names[0])]
     cards = tuple(

@@ -121,7 +121,9 @@ def _explain_missing(series: Reproduction | None, name: str, table: Reproduced |
     missing = "No results for this table yet." if table is None else "No row of this table is measured yet."
     st.info(missing, icon=":material/table_view:")
     if series is None:
-        rerun_command = reproduce_command(name, run.study.model if run else "demo")
+        # the tables are of methods that prune neurons
+        model = run.study.model if run is not None and not run.study.prunes_experts else "demo"
+        rerun_command = reproduce_command(name, model)
     elif table is None:
         rerun_command = reproduce_command(name, series.model, str(series.scale.get("name", "demo")))
     else:

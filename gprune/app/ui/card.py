@@ -229,7 +229,7 @@ def panel_card(
 
 def await_drift(run: Run, key: str, sentence: str) -> None:
     """Draw empty axes with a sentence while the drift is computed."""
-    if not run.has(stages.drift) and run_status.is_live(run):
+    if not run.has(stages.main_drift) and run_status.is_live(run):
         figure = chart_style.placeholder_figure(sentence)
         st.plotly_chart(figure, key=key, config={"displayModeBar": False}, alt=sentence)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from gprune.study.methods import EXPERT_METHODS, METHODS, METRICS
+from gprune.study.methods import ALL_METHODS, METRICS
 
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
 MUSTARD, ROSE, BROWN, INDIGO = "#BFA500", "#E07A8B", "#A05A3B", "#5C5CD6"
@@ -37,20 +37,20 @@ class Looks(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         """Return the property of a method."""
-        if name not in METHODS:
+        if name not in ALL_METHODS:
             raise KeyError(name)
         return self._property_of(name)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over all methods."""
-        return iter(METHODS)
+        return iter(ALL_METHODS)
 
     def __len__(self) -> int:
         """Return the number of methods."""
-        return len(METHODS)
+        return len(ALL_METHODS)
 
 
-METHOD_LABELS = Looks(lambda name: METHODS[name].label[:1].upper() + METHODS[name].label[1:])
+METHOD_LABELS = Looks(lambda name: ALL_METHODS[name].label[:1].upper() + ALL_METHODS[name].label[1:])
 """labels of methods with a capital first letter"""
 _FAMILIES = {
     "dense": (GREY, "line-ns-open"),
@@ -63,6 +63,11 @@ _FAMILIES = {
     "slimllm": (ROSE, "triangle-right"),
     "gates": (BROWN, "triangle-left"),
     "recommended": (INDIGO, "diamond-tall"),
+    "reap": (BLUE, "circle"),
+    "frequency": (ORANGE, "square"),
+    "routed_norm": (GREEN, "diamond"),
+    "man": (PURPLE, "pentagon"),
+    "random": (GREY, "x"),
 }
 """hue and symbol of each family"""
 _PLUGIN_COLORS = ("#1B9AAA", "#7A7A00", "#4B4FC7")
@@ -73,6 +78,8 @@ _SCORINGS = {
     "score_average": ("triangle-up", "dash"),
     "rank_average": ("triangle-down", "dot"),
     "pooled": ("star", "dashdot"),
+    "auxiliary": ("triangle-left", "dot"),
+    "adapted": ("hexagram", "longdash"),
 }
 """symbol and dash of the variants of a method, by their scoring"""
 _CONTROLS = {
@@ -89,12 +96,12 @@ _CONTROLS = {
 
 def control_label(method: str) -> str:
     """Return a method's label; a control is marked as such."""
-    return f"{label(method)} (control)" if method in METHODS and METHODS[method].control else label(method)
+    return f"{label(method)} (control)" if method in ALL_METHODS and ALL_METHODS[method].control else label(method)
 
 
 def family(method: str) -> str:
     """Return the method whose colour a variant has: `flap` for `flap_pooled`."""
-    method_facts = METHODS.get(method)
+    method_facts = ALL_METHODS.get(method)
     if method_facts is not None and method_facts.decision == "learned":
         return "gprune"
     if method_facts is not None and method_facts.decision == "gated":
@@ -111,8 +118,13 @@ def _color(method: str) -> str:
 
 def _plugin_index(method: str) -> int | None:
     """Return the index of a method among the plug-ins' methods; None for a built-in method."""
-    plugin_methods = [name for name, facts in METHODS.items() if facts.plugin is not None]
+    plugin_methods = [name for name, facts in ALL_METHODS.items() if facts.plugin is not None]
     return plugin_methods.index(method) if method in plugin_methods else None
+
+
+def _leads_family(method: str) -> bool:
+    """Return True if a method has the symbol of its family: no variant, and no control of another method."""
+    return method in (family(method), f"experts_{family(method)}")
 
 
 def _symbol(method: str) -> str:
@@ -120,19 +132,19 @@ def _symbol(method: str) -> str:
     if index is not None:
         return _PLUGIN_SYMBOLS[index % len(_PLUGIN_SYMBOLS)]
     base_symbol = _FAMILIES[family(method)][1]
-    return base_symbol if method == family(method) else _variant_look(method, (f"{base_symbol}-open", ""))[0]
+    return base_symbol if _leads_family(method) else _variant_look(method, (f"{base_symbol}-open", ""))[0]
 
 
 def _dash(method: str) -> str:
     index = _plugin_index(method)
     if index is not None:
         return _PLUGIN_DASHES[index // len(_PLUGIN_COLORS) % len(_PLUGIN_DASHES)]
-    return "solid" if method == family(method) else _variant_look(method, ("", "longdash"))[1]
+    return "solid" if _leads_family(method) else _variant_look(method, ("", "longdash"))[1]
 
 
 def _variant_look(method: str, default: tuple[str, str]) -> tuple[str, str]:
     """Return symbol and dash of a variant or a control of a method, `default` if they are not in a table."""
-    return _CONTROLS.get(method) or _SCORINGS.get(METHODS[method].scoring, default)
+    return _CONTROLS.get(method) or _SCORINGS.get(ALL_METHODS[method].scoring, default)
 
 
 METHOD_COLORS, METHOD_SYMBOLS, METHOD_DASHES = Looks(_color), Looks(_symbol), Looks(_dash)
@@ -148,8 +160,6 @@ _METRIC_LABELS = {"twflap": "twFLAP (token-weighted)"}
 
 def label(method: str) -> str:
     """Return the display name of a method or a metric."""
-    if method in EXPERT_METHODS:
-        return EXPERT_METHODS[method].label
     return METHOD_LABELS.get(method) or _METRIC_LABELS.get(method) or METRICS.get(method, method)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gprune.app.ui.panel import Call, Selection
 from gprune.pipeline.runs.opened import Run
+from gprune.pipeline.stages import exported_methods
 from gprune.study import Study, field_names
 from gprune.study.demo import name_of
 from gprune.study.fields import OPTIONS
@@ -21,6 +22,7 @@ TABLES = {
     "rd_top": 'run.drift.nlargest(50, "drift")',
     "cp_table": 'run.perplexity.pivot(index="method", columns="text", values="perplexity")',
     "cp_given": 'run.perplexity[["method", "retention", "parameters"]].drop_duplicates()',
+    "xp_perplexity": 'run.perplexity.pivot(index="method", columns="text", values="perplexity")',
     "sx_export": 'run.model("gprune")',
     "fq_accuracy": "run.accuracy",
 }
@@ -82,6 +84,8 @@ def python_code(run: Run, card: str, calls: Iterable[Call]) -> str:
     lines = [_figure_call(call) for call in calls]
     if not lines and card in TABLES:
         lines = [TABLES[card]]
+        if run.study.prunes_experts:
+            lines = [line.replace("gprune", exported_methods(run.study)[0]) for line in lines]
     # the name of a run is enough in the default cache; another cache needs the folder
     reference = os.path.join(run.root, "runs", run.name) if os.environ.get("GPRUNE_CACHE") else run.name
     opening = ["import gprune", "", f"run = gprune.open({_literal(reference)})"]

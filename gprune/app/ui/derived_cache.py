@@ -26,6 +26,7 @@ from gprune.pipeline.runs.opened import Run, record
 from gprune.pipeline.stages import Stage
 from gprune.pruning import rasa
 from gprune.records import Array, PruningMasks
+from gprune.records.experts import ExpertDrift, ExpertMasks
 from gprune.study import ReliabilitySettings
 
 MOST_TABLE_ROWS = 2000
@@ -46,9 +47,10 @@ def _load(root: str, kind: str, key: str, expected: type) -> Any:
 
 
 @lru_cache(256)
-def drift_curves(root: str, key: str, bins: int) -> list[drift.Distribution]:
-    """Return the four curves of the drift histogram."""
-    return drift.distributions(_load(root, "drift", key, records.RankDrift), bins)
+def drift_curves(root: str, key: str, bins: int, kind: str = "drift") -> list[drift.Distribution]:
+    """Return the four curves of the drift histogram; `kind` is drift or, for experts, expert_drift."""
+    record_type = {"drift": records.RankDrift, "expert_drift": ExpertDrift}[kind]
+    return drift.distributions(_load(root, kind, key, record_type), bins)
 
 
 @lru_cache(64)
@@ -170,7 +172,7 @@ def measurement(
 ) -> Measurement:
     """Return a perplexity of a method with its size and protocol, for comparisons.
 
-    `retention` is that of the decoder's weights, NaN if unknown; `parameters` are those of the whole model, 0 if
+    `retention` is that of the prunable weights, NaN if unknown; `parameters` are those of the whole model, 0 if
     unknown. Raises MissingResultError if the result is not there, StoreError if it is damaged.
     """
     value, inputs, study = run.read(stage), run.graph.inputs, run.study
@@ -204,18 +206,21 @@ def unavailable(run: Run) -> dict[str, str]:
     return reasons_by_method
 
 
-def _model_size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
-    """Return the retained fraction of the decoder's weights, or NaN, and the parameters of the model; 0 if unknown."""
+def _model_size(run: Run, method: str, masks: dict[str, Any]) -> tuple[float, int]:
+    """Return the retained fraction of the prunable weights, or NaN, and the parameters of the model; 0 if unknown."""
+    sizes: Any = run.find(stages.expert_shape) if run.study.prunes_experts else run.size
     if method == comparison.DENSE:
-        return 1.0, run.size.parameters if run.size else 0
+        return 1.0, sizes.parameters if sizes else 0
     method_masks = masks.get(run.masks_of[method])
     if method_masks is None:
         return float("nan"), 0
-    shape, size = run.shape, run.size
-    if shape is None or size is None:
+    if isinstance(method_masks, ExpertMasks):
+        return method_masks.retention, sizes.pruned_parameters(method_masks.count) if sizes else 0
+    shape = run.shape
+    if shape is None or sizes is None:
         return method_masks.retention, 0
     pruned = records.PrunedModel(method_masks, stages.applied_repairs(run.results, method))
-    return method_masks.retention, pruned.parameters(shape, size)
+    return method_masks.retention, pruned.parameters(shape, sizes)
 
 
 def ablation_effects(run: Run) -> AblationEffect:

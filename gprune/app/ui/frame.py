@@ -11,7 +11,7 @@ import streamlit as st
 
 from gprune.analysis import paired_test
 from gprune.analysis.formatting import format_count, percent
-from gprune.analysis.verdict import OURS, method_label
+from gprune.analysis.verdict import leading_pair, method_label
 from gprune.app.server import COMMAND, current_options
 from gprune.app.ui import (
     address,
@@ -29,6 +29,7 @@ from gprune.app.ui.commands import command
 from gprune.app.ui.page_names import PURPOSE, TAB, TOOL, describe_place
 from gprune.app.ui.slides import SlideFigures
 from gprune.app.ui.text import escape, escape_error, short_text
+from gprune.data.demo import MODEL_FOLDERS
 from gprune.jobs import Job
 from gprune.pipeline import runs
 from gprune.pipeline.runs.opened import Run, root
@@ -73,7 +74,7 @@ def run(sections: Mapping[str, Sequence[Any]], figures: Callable[[], SlideFigure
         _draw_frame(situation, place, sections)
         _report_ended_jobs(situation)
         warnings, run = st.container(), current_run()
-        if slides.open_slide_number() and not shows_experts():
+        if slides.open_slide_number():
             slides.draw_slide(run, figures())
         else:
             page.run()
@@ -156,8 +157,7 @@ def _draw_sidebar(situation: work.Situation, place: str) -> None:
         if prunes_neurons:
             selection.draw_chip(run)
         _draw_settings(run)
-    if run is None or prunes_neurons:
-        slides.draw_button("frame_slides", type="tertiary", shortcut="P")
+    slides.draw_button("frame_slides", type="tertiary", shortcut="P")
     components.install("one_step_back")
     if situation.unreadable:
         _draw_unreadable(situation)
@@ -193,7 +193,7 @@ def _draw_unreadable(situation: work.Situation) -> None:
 
 def _draw_badges(run: Run) -> None:
     colors: dict[str, Any] = {"done": "green", "failed": "red", "cancelled": "orange"}
-    if run.study.model == "demo":
+    if run.study.model in MODEL_FOLDERS:
         about = "Small bundled model for exploring the app, not for conclusions."
         st.badge("demo", color="violet", help=about)
     if run.packed:
@@ -256,12 +256,12 @@ def page_title(title: str, question: str) -> None:
 
 
 def declare_page(
-    title: str, question: str, experts: bool = False
+    title: str, question: str, neurons_only: str = ""
 ) -> Callable[[Callable[[Run], None]], Callable[[], None]]:
     """Return a decorator that makes a page of a function that draws a run; without a run, the page shows a hint.
 
-    A page shows only runs that prune neurons or, with `experts`, only those that prune experts. For other runs it says
-    so and links to the page of experts.
+    `neurons_only` is a sentence on why the page has nothing to show for a run that prunes experts; the page then shows
+    it with a link to the page of experts.
     """
 
     def decorate(draw: Callable[[Run], None]) -> Callable[[], None]:
@@ -269,8 +269,8 @@ def declare_page(
         def show() -> None:
             page_title(title, question)
             run = require_run()
-            if run is not None and run.study.prunes_experts != experts:
-                st.info(f"This run prunes experts. See {page_names.EXPERTS}.", icon=":material/info:")
+            if run is not None and run.study.prunes_experts and neurons_only:
+                st.info(f"This run prunes experts. {neurons_only}", icon=":material/info:")
                 address.link(selection.PLACE, page_names.EXPERTS, ":material/hub:")
             elif run is not None:
                 draw(run)
@@ -317,12 +317,7 @@ def _explain_incomplete(run: Run) -> None:
     row = _offer_restart(run, message, ":material/pause_circle:", "Resume this run", "frame_continue")
     with row:
         # the same settings may fail again
-        failed = run.state == "failed"
-        if (
-            failed
-            and not run.study.prunes_experts
-            and components.button(address.EDIT, key="frame_edit", icon=":material/edit:")
-        ):
+        if run.state == "failed" and components.button(address.EDIT, key="frame_edit", icon=":material/edit:"):
             address.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
 
 
@@ -423,7 +418,7 @@ def _draw_banner(situation: work.Situation, job: Job) -> None:
                 run_choice.choose_run(run.name)
             target = _RESULT_PLACES.get(job.arguments[0] if job.arguments else "", "home")
             address.open_page(target if job.state == "done" else "launch")
-        if is_result and run is not None and not run.study.prunes_experts:
+        if is_result and run is not None:
             if components.button("Compare", f"ended_compare_{job.id}", icon=":material/leaderboard:"):
                 _close_banner(job.id)
                 # a job that another program has started is compared with the run that is shown
@@ -444,8 +439,6 @@ def describe_result(run: Run, origin: Run | None) -> str:
 
     If `origin` is None, or the two runs have no text measured on the same windows, return the headline of the run.
     """
-    if run.study.prunes_experts:
-        return f"See {page_names.EXPERTS}."
     try:
         method, changes = _paired_changes(run, origin) if origin is not None and origin.name != run.name else ("", [])
         if origin is None or not changes:
@@ -463,7 +456,7 @@ def _paired_changes(run: Run, origin: Run) -> tuple[str, list[str]]:
     """
     before = {(item.method, item.text): item for item in derived_cache.measurements(origin)}
     after = {(item.method, item.text): item for item in derived_cache.measurements(run)}
-    pruned = [method for method in (OURS, *run.study.methods) if method != "dense"]
+    pruned = [method for method in (leading_pair(run.study)[0], *run.study.methods) if method != "dense"]
     method = next((name for name in pruned if any(pair[0] == name and pair in before for pair in after)), "")
     changes = []
     for text in run.study.evaluation.texts:

@@ -21,6 +21,7 @@ NAMES = {
     "calibration_data": "Texts",
     "drift": "Drift",
     "neurons": "Neurons",
+    "experts": "Experts",
     "masks": "Masks",
     "rasa": "RASA thresholds",
     "comparison": "Methods",
@@ -33,7 +34,7 @@ NAMES = {
 }
 """titles of pages and tabs, by the module that draws them"""
 
-EXPERTS = "Experts"
+EXPERTS = NAMES["experts"]
 """title of the page Neurons for runs that prune experts"""
 
 

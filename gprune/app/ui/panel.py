@@ -140,6 +140,8 @@ class PanelFunction(Generic[P]):
     """returns the options that the address of a page has set"""
     clicked: bool
     """whether marks of the figure can be clicked"""
+    units: frozenset[str]
+    """units of the runs that have the figure, see `Study.unit`"""
 
     def __call__(self, *args: P.args, **options: P.kwargs) -> Panel:
         """Make the panel of a run, the first argument."""
@@ -162,6 +164,8 @@ class PanelFunction(Generic[P]):
         return first.rstrip(".")
 
 
+OF_NEURONS, OF_EXPERTS = frozenset(["neuron"]), frozenset(["expert"])
+OF_BOTH = OF_NEURONS | OF_EXPERTS
 KNOWN: dict[str, PanelFunction[...]] = {}
 """every declared figure by name; a module adds its figures when it is imported"""
 
@@ -174,11 +178,13 @@ def panel(
     clicked: bool = False,
     reads: Mapping[str, str] | OptionReader | None = None,
     group: Mapping[str, Any] | None = None,
+    units: frozenset[str] = OF_NEURONS,
 ) -> Callable[[Callable[P, Panel]], PanelFunction[P]]:
     """Return a decorator that declares a figure: a function of a run, and of named options that have defaults.
 
     An option is a plain value, or `selected`, which is a selection. Parameters that begin with `_` are not options;
     `group` has the defaults of the options in `**`. `heading` is the title of the card until the finding is known.
+    `units` are those of the runs that have the figure.
     `clicked` is True if marks of the figure can be clicked; figures with the option `selected` always can. `reads` maps
     each option to its key in the address, or is a function that returns the options.
     """
@@ -192,7 +198,9 @@ def panel(
         ]
         options = {parameter.name: parameter.default for parameter in keywords} | dict(group or {})
         read_options = reads if callable(reads) else _reader_of(reads or {})
-        function = PanelFunction(name, card, heading, make, options, read_options, clicked or "selected" in options)
+        function = PanelFunction(
+            name, card, heading, make, options, read_options, clicked or "selected" in options, units
+        )
         KNOWN[name] = function
         return function
 

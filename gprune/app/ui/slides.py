@@ -5,7 +5,7 @@ The address has the number of the open slide. Escape leads to the page behind th
 
 import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -73,6 +73,18 @@ SLIDES = (
     Slide("lens", "How do the models continue?", story.continuation_finding),
     Slide("rasa", "What if less is kept?", story.retention_finding),
 )
+_EXPERT_SLIDES = (
+    SLIDES[0],
+    Slide("drift", SLIDES[1].title, story.drift_finding, "expert_drift"),
+    Slide(
+        "inspector",
+        "Does the text decide which experts stay?",
+        lambda run: f"{story.dependence_finding(run)}.",
+        "expert_dependence",
+    ),
+    Slide("compare", "Was it worth it?", story.unseen_finding, "perplexity"),
+)
+"""the slides of a run that prunes experts"""
 _NUMBERS = [*(str(number) for number in range(1, len(SLIDES) + 1)), ""]
 """allowed values of SLIDE; empty if no slide is open"""
 
@@ -100,6 +112,11 @@ def draw_button(key: str, **look: Any) -> None:
     components.action_button("Slides", key, "slideshow", address.set_value, SLIDE, "1", help=about, **look)
 
 
+def slides_of(run: Run | None) -> tuple[Slide, ...]:
+    """Return the slides of a run."""
+    return _EXPERT_SLIDES if run is not None and run.study.prunes_experts else SLIDES
+
+
 def open_slide_number() -> int:
     """Return the number of the open slide, from 1; 0 if none is open."""
     return int(address.read_option(SLIDE, _NUMBERS, "") or 0)
@@ -107,12 +124,14 @@ def open_slide_number() -> int:
 
 def draw_slide(run: Run | None, figures: SlideFigures) -> None:
     """Draw the open slide over the page."""
-    number = open_slide_number()
-    slide = SLIDES[number - 1]
+    slides = slides_of(run)
+    # the address may be that of a run with more slides
+    number = min(open_slide_number(), len(slides))
+    slide = slides[number - 1]
     components.add_style("slides")
     with st.container(key="slide", gap="small"):
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(f":blue-badge[{number} / {len(SLIDES)}] {slide.title}", width="stretch")
+            st.markdown(f":blue-badge[{number} / {len(slides)}] {slide.title}", width="stretch")
             if components.button("End", "slide_end", icon=":material/close_fullscreen:", shortcut="Escape"):
                 address.set_value(SLIDE, "")
                 address.open_page(slide.place)
@@ -126,7 +145,7 @@ def draw_slide(run: Run | None, figures: SlideFigures) -> None:
                         _draw_figure(slide.figure, figures.panels[slide.figure](run))
                 elif run is not None:
                     figures.live[slide.place](run, partial(_draw_sentence, heading))
-        _draw_foot(number)
+        _draw_foot(number, slides)
 
 
 def _draw_sentence(heading: Any, sentence: str) -> None:
@@ -160,15 +179,15 @@ def enlarge_figure(figure: go.Figure) -> go.Figure:
     return copy
 
 
-def _draw_foot(number: int) -> None:
+def _draw_foot(number: int, slides: Sequence[Slide]) -> None:
     """Draw the numbers of the slides; their component also handles the keys of a presenter."""
 
     def open_requested() -> None:
         request = st.session_state["slide_foot"].get("asked")
         target = request.get("slide") if isinstance(request, dict) else None
         # a browser can send any value
-        if type(target) is int and 1 <= target <= len(SLIDES):
+        if type(target) is int and 1 <= target <= len(slides):
             address.set_value(SLIDE, str(target))
 
-    data = {"titles": [slide.title for slide in SLIDES], "shown": number}
+    data = {"titles": [slide.title for slide in slides], "shown": number}
     _FOOT(key="slide_foot", data=data, height="content", on_asked_change=open_requested)

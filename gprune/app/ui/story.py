@@ -4,10 +4,14 @@ import contextlib
 from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy as np
+import pandas as pd
+
 from gprune import records
 from gprune.analysis import comparison, thresholds, verdict
 from gprune.analysis import drift as ranks
 from gprune.analysis.comparison import DENSE, MethodResult, seed_groups
+from gprune.analysis.formatting import percent
 from gprune.analysis.verdict import OURS, Headline, Opponents
 from gprune.app.ui import derived_cache, run_status
 from gprune.app.ui.text import short_text
@@ -15,7 +19,9 @@ from gprune.data.texts.holdout import HoldoutStatus
 from gprune.evaluation import protocol
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs, record
-from gprune.study.methods import METHODS, of_masks
+from gprune.pruning.experts import criteria
+from gprune.records.experts import ExpertScores
+from gprune.study.methods import EXPERT_CRITERIA, METHODS, of_masks
 from gprune.system.errors import GpruneError
 
 FINE = 200
@@ -88,10 +94,10 @@ def headline(run: Run) -> Headline:
     Raises StoreError if a result is damaged.
     """
     opponents = _outcome(run)
-    if opponents is not None and (opponents.gprune or opponents.base):
+    if opponents is not None and (opponents.leading or opponents.base):
         return verdict.headline(opponents, holdout_statuses(run)[opponents.text], run.study, len(_runs_by_seed(run)))
     missing = _reason_unmeasured(run, opponents)
-    if run.has(stages.drift):
+    if run.has(stages.main_drift):
         return Headline(verdict.drift_title(drift_distributions(run)), missing)
     return Headline("Nothing is measured yet" if not has_ended(run) else "Nothing was measured", missing)
 
@@ -111,8 +117,8 @@ def compared_seeds(run: Run) -> tuple[int, ...]:
     """Return the seeds over which the headline compares methods. Raises StoreError if a result is damaged."""
     opponents = _outcome(run)
     return (
-        tuple(sorted(opponents.gprune.seeds))
-        if opponents is not None and opponents.gprune is not None and opponents.fair
+        tuple(sorted(opponents.leading.seeds))
+        if opponents is not None and opponents.leading is not None and opponents.fair
         else ()
     )
 
@@ -127,9 +133,16 @@ def _reason_unmeasured(run: Run, opponents: Opponents | None) -> str:
     return f"{verdict.headline(opponents, holdout_statuses(run)[opponents.text], run.study).sentence}.{coming}"
 
 
-def drift_distributions(run: Run) -> list[ranks.Distribution]:
-    """Return the histograms of rank drift in FINE bins. Raises MissingResultError if drift is not computed yet."""
-    return derived_cache.drift_curves(run.root, run.key(stages.drift), FINE)
+def drift_distributions(run: Run, bins: int = FINE, criterion: str = "") -> list[ranks.Distribution]:
+    """Return the histograms of rank drift: of neurons, or of experts by a criterion, by default the study's first.
+
+    Raises MissingResultError if drift is not computed yet, or no expert has a rank.
+    """
+    stage = stages.expert_rank_drift(run.graph, criterion) if criterion else stages.main_drift(run.graph)
+    curves = derived_cache.drift_curves(run.root, run.key(lambda _: stage), bins, stage.kind)
+    if not np.isfinite(curves[0].median):
+        raise MissingResultError("the rank of an expert on both texts")
+    return curves
 
 
 def find_movers(run: Run, layer: int | None, among: int | None) -> ranks.Movers:
@@ -159,6 +172,39 @@ def agreement_finding(run: Run) -> str:
     if not run.study.substitute and not any(map(run.has_result, comparisons)):
         return "This run has no third text, so its modules are not compared with those of another text."
     return verdict.agreement_finding(run.agreement())
+
+
+@lru_cache(32)
+def decision_differences(run: Run) -> pd.DataFrame:
+    """Return by criterion the share of decisions on experts that differ between texts, their halves, and halves of A.
+
+    Raises MissingResultError if the run has no statistics of experts.
+    """
+    shape, shards = run.load(stages.expert_shape), range(run.study.calibration.shards)
+    statistics = [run.load(stages.expert_statistics, text) for text in stages.PAIR]
+
+    def difference(first: ExpertScores, second: ExpertScores) -> float:
+        masks = [criteria.allocate_experts("", shape, scores, run.study.retention) for scores in (first, second)]
+        return float((masks[0].experts != masks[1].experts).mean())
+
+    rows = []
+    for name in (stage.id.metric for stage in stages.drifts_of_experts(run.graph)):
+        pair = [criteria.score_experts(name, sums) for sums in statistics]
+        halves = [criteria.score_halves(name, sums, shards[::2], shards[1::2]) for sums in statistics]
+        compared = (pair, (halves[0][0], halves[1][0]), halves[0])
+        rows.append([EXPERT_CRITERIA[name], *(difference(*scores) for scores in compared)])
+    columns = ("A against B", "half of A against half of B", "two halves of A")
+    return pd.DataFrame(rows, columns=["criterion", *columns])
+
+
+def dependence_finding(run: Run) -> str:
+    """Return a sentence on the criterion whose decisions on experts differ most between A and B."""
+    table = decision_differences(run)
+    criterion, texts, _, halves = table.loc[table["A against B"].idxmax()]
+    return (
+        f"{criterion}: {percent(texts)} of the decisions differ between the texts, {percent(halves)} between halves of "
+        f"{short_text(run.study, run.study.primary)}"
+    )
 
 
 def adapted_finding(run: Run) -> str:
@@ -193,22 +239,22 @@ def main_baseline(run: Run) -> str | None:
 
 
 def comparison_finding(run: Run) -> str:
-    """Return sentences on how GPrune compares with the best baseline and the best control on every text."""
-    return _comparison(run, run.study.evaluation.texts, "the perplexity of GPrune")
+    """Return sentences on how the leading method compares with the best baseline and control on every text."""
+    return _comparison(run, run.study.evaluation.texts)
 
 
 def unseen_finding(run: Run) -> str:
-    """Return sentences on how GPrune compares with other methods on the headline's text, an unseen one if possible."""
+    """Return sentences on how the leading method compares with others on the headline's text, if possible unseen."""
     text, _ = headline_results(run)
-    return _comparison(run, (text,), f"the perplexity of GPrune on {short_text(run.study, text)}")
+    return _comparison(run, (text,), f" on {short_text(run.study, text)}")
 
 
-def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
-    """Return sentences on the comparison on some texts; raise MissingResultError with `missing` without values."""
-    results = method_results(run)
-    if not any(result.by_seed(text) for result in results if result.method == OURS for text in texts):
-        raise MissingResultError(missing)
-    return verdict.comparison_finding(results, texts, holdout_statuses(run), expected_results([run]))
+def _comparison(run: Run, texts: Sequence[str], where: str = "") -> str:
+    """Return sentences on the comparison on some texts; raise MissingResultError, with `where`, without values."""
+    results, pair = method_results(run), verdict.leading_pair(run.study)
+    if not any(result.by_seed(text) for result in results if result.method == pair[0] for text in texts):
+        raise MissingResultError(f"the perplexity of {verdict.method_label(pair[0])}{where}")
+    return verdict.comparison_finding(results, texts, holdout_statuses(run), expected_results([run]), pair)
 
 
 def continuation_finding(run: Run) -> str:

@@ -47,11 +47,6 @@ class Situation:
         """Jobs that wait or run."""
         return [job for job in self.jobs if job.active]
 
-    @property
-    def neuron_runs(self) -> list[Run]:
-        """Runs that prune neurons, not experts."""
-        return [run for run in self.runs if not run.study.prunes_experts]
-
     def run_named(self, name: str) -> Run | None:
         """Return a run by name, or None if there is none."""
         return next((run for run in self.runs if run.name == name), None)
@@ -60,7 +55,7 @@ class Situation:
     def states(self) -> str:
         """Text that changes with the state of a job or run, and when a run gets its rank drift, its first chart."""
         jobs = [(job.id, job.state) for job in self.jobs]
-        runs = [(run.name, run.state, stages.drift(run.graph).name in run.stages) for run in self.runs]
+        runs = [(run.name, run.state, stages.main_drift(run.graph).name in run.stages) for run in self.runs]
         return repr((jobs, runs, len(self.unreadable)))
 
     def stage_counts(self, name: str | None) -> str:
@@ -74,7 +69,7 @@ def read_situation(root: str) -> Situation:
         require_folder(Path(root))
     except StoreError as error:
         return Situation(root, [], [], [], str(error))
-    runs, unreadable = all_runs(root, experts=True)
+    runs, unreadable = all_runs(root)
     try:
         jobs = queue.jobs(Path(root))
         if any(job.active for job in jobs):

@@ -27,7 +27,6 @@ from gprune.system.units import seconds_since_1970
 R = TypeVar("R")
 T = TypeVar("T")
 P = ParamSpec("P")
-_EXPERTS = "the run prunes experts, which reports do not show: see the page Experts, or use gprune.open"
 _RECORD_TYPES = {kind.record.__name__: kind.record for kind in stages.KINDS.values() if kind.record is not None}
 
 
@@ -276,11 +275,8 @@ def recorded_graph(record: dict[str, Any], source: str, *, require_inputs: bool 
     return Graph(study, inputs, failures=runs.failures(record))
 
 
-def all_runs(root: str, experts: bool = False) -> tuple[list[Run], list[Unreadable]]:
-    """Return every run of a cache, latest started first, and the runs whose records cannot be used.
-
-    Runs that prune experts, which only the page *Experts* shows, are among the latter unless `experts` is set.
-    """
+def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
+    """Return every run of a cache, latest started first, and the runs whose records cannot be used."""
     readable, unreadable = list[Run](), list[Unreadable]()
     for path in sorted((Path(root) / "runs").glob(f"*/{runs.RECORD}")):
         try:
@@ -292,17 +288,14 @@ def all_runs(root: str, experts: bool = False) -> tuple[list[Run], list[Unreadab
             unreadable.append(Unreadable(name, content))
         else:
             record, graph = content
-            if graph.study.prunes_experts and not experts:
-                unreadable.append(Unreadable(name, _EXPERTS))
-                continue
             readable.append(Run(root, name, record, graph.study, graph, *runs.read_notes(path.parent)))
     readable.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
     return readable, unreadable
 
 
-def run_named(root: str, name: str, experts: bool = False) -> Run:
-    """Return a run of a cache. Raises SettingsError if it was deleted or its record cannot be used; see `all_runs`."""
-    readable, damaged = all_runs(root, experts)
+def run_named(root: str, name: str) -> Run:
+    """Return a run of a cache. Raises SettingsError if it was deleted or its record cannot be used."""
+    readable, damaged = all_runs(root)
     run = next((run for run in readable if run.name == name), None)
     if run is None:
         reasons = (unreadable.reason for unreadable in damaged if unreadable.name == name)

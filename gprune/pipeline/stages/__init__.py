@@ -60,6 +60,7 @@ from gprune.pipeline.stages.results import (
     exported_methods,
     find_choice,
     holdout_statuses,
+    main_drift,
     method_inputs,
     recovers,
     recovery_label,

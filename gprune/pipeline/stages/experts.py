@@ -143,6 +143,11 @@ def _mask_scores(graph: Graph, method: Method) -> list[Stage[Any]]:
 
 
 def drifts_of_experts(graph: Graph) -> list[Stage[ExpertDrift]]:
-    """Return the rank drifts of the criteria of the study's methods, or of REAP if they are all random."""
-    used = {EXPERT_METHODS[name].metric for name in graph.study.methods if name in EXPERT_METHODS} - {"random"}
-    return [expert_rank_drift(graph, criterion) for criterion in EXPERT_CRITERIA if criterion in (used or {"reap"})]
+    """Return the rank drifts of the criteria of the study's methods, or of REAP if they are all random.
+
+    Criteria whose scores are adapted come first, in the order of the methods.
+    """
+    used = [EXPERT_METHODS[name] for name in graph.study.methods if name in EXPERT_METHODS]
+    used.sort(key=lambda method: method.scoring != "adapted")
+    criteria = dict.fromkeys(method.metric for method in used if method.metric != "random")
+    return [expert_rank_drift(graph, criterion) for criterion in criteria or ("reap",)]

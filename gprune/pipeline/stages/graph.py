@@ -219,8 +219,7 @@ class Graph:
         recorded = methods.recorded_plugins(self.inputs.plugins)
         self.plugins = ChainMap({plugin.id: plugin for plugin in recorded}, methods.PLUGINS)
         """plug-ins by id, as they were when the inputs were read"""
-        every_method = cast(Any, methods.METHODS), methods.EXPERT_METHODS
-        self.methods: Mapping[str, Method] = ChainMap(methods.methods_of(recorded), *every_method)
+        self.methods: Mapping[str, Method] = ChainMap(methods.methods_of(recorded), cast(Any, methods.ALL_METHODS))
         """methods by name, as they were when the inputs were read"""
         self._stages: dict[StageId, Stage[Any]] = {}
         self._names: dict[str, StageId] = {}

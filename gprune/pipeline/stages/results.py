@@ -53,12 +53,15 @@ def goal_stages(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     study = graph.study
     prunes, measures = until in ("masks", "perplexity", "all"), until in ("perplexity", "all")
     goals = essential_stages(graph, until)
-    if until in ("adapted", "agreement") and not study.prunes_experts:
+    if study.prunes_experts:
+        # the pages name the layers of the mixtures
+        goals.append(expert_shape(graph))
+    elif until in ("adapted", "agreement"):
         goals[1:1] = [partition(graph), modules(graph)]
     if prunes:
         texts = study.evaluation.texts if measures else ()
-        sizes: Stage[Any] = expert_shape(graph) if study.prunes_experts else size(graph)
-        goals += [sizes, *(measure.overlap(graph, text) for text in texts)]
+        goals += [] if study.prunes_experts else [size(graph)]
+        goals += [measure.overlap(graph, text) for text in texts]
         by_method = [_list_method_stages(graph, name, texts) for name in study.methods]
         goals += itertools.chain.from_iterable(sorted(by_method, key=lambda stages: len(order(stages))))
     if measures:
@@ -80,6 +83,11 @@ def essential_stages(graph: Graph, until: str) -> list[Stage[Any]]:
         return [drift(graph), *([adapted_scores(graph)] if adapts else [])]
     drifts = drifts_of_experts(graph)
     return [*drifts, *(adapted_experts(graph, stage.id.metric) for stage in drifts if adapts)]
+
+
+def main_drift(graph: Graph) -> Stage[Any]:
+    """Declare the rank drift of the headline: of neurons, or of experts by the first criterion of the study."""
+    return essential_stages(graph, "drift")[0]
 
 
 def exported_methods(study: Study) -> list[str]:
