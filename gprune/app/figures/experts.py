@@ -1,6 +1,5 @@
 """Figures of runs that prune experts: scores and drift, RASA, masks, and their dependence on the calibration text."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,9 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from gprune.analysis import paired_test
 from gprune.analysis.formatting import percent
-from gprune.analysis.paired_test import Measurement
 from gprune.analysis.thresholds import OUTCOMES
 from gprune.app.figures.drift import BINS, HISTOGRAM, distribution_panel
 from gprune.app.ui import marks, story
@@ -39,8 +36,6 @@ UNITS = {
 _CRITERION = {"criterion": "xp_criterion"}
 """key of the criterion in the address"""
 _COLD = f"Experts with fewer than {LEAST_TOKENS} tokens on a text have no rank."
-CHANGE = ", change (%)"
-"""ending of the columns with the change of perplexity from the dense model"""
 _LOOKS = ((GREY, "circle"), (TEXT_A, "square"), (TEXT_B, "diamond"))
 """hue and symbol of each outcome of RASA"""
 _ROW_PIXELS, _TITLE_PIXELS, _COLUMNS = 24, 36, 3
@@ -299,21 +294,6 @@ def text_dependence(run: Run) -> Panel:
         f"{percent(2 * share * (1 - share))} of the decisions.",
         table=lambda: table,
     )
-
-
-def perplexity_table(run: Run, measurements: Sequence[Measurement]) -> pd.DataFrame:
-    """Return the perplexity of every method on every text, with the change from the dense model and its interval."""
-    rows: dict[str, dict[str, object]] = {}
-    dense = {item.text: item for item in measurements if item.method == "dense"}
-    for item in measurements:
-        row = rows.setdefault(item.method, {"method": label(item.method), "retention": item.retention})
-        name = run.study.text_name(item.text)
-        row[name] = item.perplexity
-        if item.text in dense:
-            difference = paired_test.difference(item, dense[item.text])
-            row[f"{name}{CHANGE}"] = 100 * difference.change
-            row[f"{name}, interval"] = paired_test.interval_in_percent(difference, 1)
-    return pd.DataFrame(list(rows.values()))
 
 
 def list_layers(run: Run) -> list[str]:

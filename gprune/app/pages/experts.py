@@ -8,12 +8,10 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import calibration, inspection
-from gprune.analysis.formatting import format_signed, percent
-from gprune.analysis.verdict import RETENTION_OF_EXPERTS
 from gprune.app import preview
 from gprune.app.figures import experts as figures
 from gprune.app.preview import DENSE, NO_DIFFERENCE, Answer, Question, Source
-from gprune.app.ui import address, asking, derived_cache, frame, selection, tables
+from gprune.app.ui import address, asking, frame, selection
 from gprune.app.ui.card import Card, card, card_of, panel_card
 from gprune.app.ui.chart_style import TEXT_LOOKS, label
 from gprune.app.ui.components import draw_passages
@@ -52,33 +50,6 @@ def show(run: Run) -> None:
         _show_expert(run, content, criterion)
     panel_card(figures.removed_experts, run)
     panel_card(figures.text_dependence, run)
-    with card("xp_perplexity", "Perplexity of every method", run) as content:
-        _show_perplexity(run, content)
-
-
-def _show_perplexity(run: Run, content: Card) -> None:
-    if not run.study.evaluation.texts:
-        st.caption("This study measures no perplexity.")
-        return
-    measurements = derived_cache.measurements(run)
-    run.require(measurements, stages.perplexity, run.study.methods[0], run.study.evaluation.texts[0])
-    table = figures.perplexity_table(run, measurements)
-    sizes = [item.parameters for item in measurements]
-    size = f"{min(sizes):,} of {max(sizes):,} parameters"
-    content.set_title(f"Perplexity at {percent(min(table['retention']))} retention: {size}")
-    texts = [run.study.text_name(text) for text in run.study.evaluation.texts]
-    changes = [f"{text}{figures.CHANGE}" for text in texts if f"{text}{figures.CHANGE}" in table]
-    content.table(
-        table,
-        forms={"retention": "percent"} | {text: "%.2f" for text in texts if text in table},
-        words={change: lambda value: format_signed(value, ".1f") for change in changes},
-        alt="perplexity of every method",
-        caption="Change from the dense model in percent, with its 95% interval over windows.",
-        how=f"{RETENTION_OF_EXPERTS} Attention, shared experts and dense layers are not changed. The title has the "
-        "parameters of the whole model. All methods have the same windows.",
-    )
-    tables.draw_stamps(item.stamp for item in measurements)
-    st.caption(f"`python -m gprune export {run.name} METHOD OUT` writes the model of any method as a folder.")
 
 
 # --- the chosen expert

@@ -22,7 +22,6 @@ TABLES = {
     "rd_top": 'run.drift.nlargest(50, "drift")',
     "cp_table": 'run.perplexity.pivot(index="method", columns="text", values="perplexity")',
     "cp_given": 'run.perplexity[["method", "retention", "parameters"]].drop_duplicates()',
-    "xp_perplexity": 'run.perplexity.pivot(index="method", columns="text", values="perplexity")',
     "sx_export": 'run.model("gprune")',
     "fq_accuracy": "run.accuracy",
 }
