@@ -37,6 +37,8 @@ class Dimensions:
     weights in its files"""
     expert_weights: int = 0
     """weights of experts and routers; 0 for a dense model"""
+    router_weights: int = 0
+    """weights of the routers, an upper bound; 0 for a dense model"""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Dimensions:
@@ -100,14 +102,15 @@ def of_model(name: str) -> Dimensions:
 
 def _of_mixture(folder: Path, values: Mapping[str, Any]) -> Dimensions:
     """Return the sizes of a mixture-of-experts model, whose number of weights is that of its files."""
-    dense, (_, top_k, *_) = Dimensions.of(values), expert_counts(values)
+    dense, (experts, top_k, *_) = Dimensions.of(values), expert_counts(values)
     width = int(values.get("moe_intermediate_size") or values["intermediate_size"])
     # each expert of a token has its own copy of the hidden state
     active = top_k * (width + dense.shape.hidden)
     names = {name: tensor.numbers for name, tensor in identity.stored_tensors(folder).items()}
     expert_weights = sum(size for name, size in names.items() if any(part in name for part in _EXPERT_PARTS))
-    dimensions = replace(
-        dense, shape=replace(dense.shape, neurons=max(active, dense.shape.neurons)), expert_weights=expert_weights
-    )
+    # an upper bound for the routers, because some layers can be dense
+    routers, shape = dense.shape.layers * experts * dense.shape.hidden, dense.shape
+    shape = replace(shape, neurons=max(active, shape.neurons))
+    dimensions = replace(dense, shape=shape, expert_weights=expert_weights, router_weights=routers)
     weights = sum(tensor.numbers for tensor in identity.parameter_tensors(folder))
     return replace(dimensions, other_weights=weights - dimensions.parameters)
