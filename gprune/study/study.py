@@ -217,8 +217,7 @@ class Study(Form):
             rule = f"dense or a method of experts next to {expert_method}, because a study prunes neurons or experts"
             require(name == "dense" or name in EXPERT_METHODS, "methods", name, rule)
         rule = f"with {expert_method}, whose experts are not changed after pruning"
-        kinds = ", ".join(EXPERT_REPAIRS)
-        require(self.repair.kind in EXPERT_REPAIRS, "repair.kind", self.repair.kind, f"one of {kinds} {rule}")
+        require(self.repair.kind in EXPERT_REPAIRS, "repair.kind", self.repair.kind, f"own, none or router {rule}")
         require(self.recovery.kind == "none", "recovery.kind", self.recovery.kind, f"none {rule}")
         require(not self.offload, "offload", self.offload, f"false with {expert_method}, which needs the whole model")
 

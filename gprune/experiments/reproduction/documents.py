@@ -21,16 +21,7 @@ from gprune.data.texts.holdout import HoldoutStatus
 from gprune.experiments.reproduction import tables
 from gprune.experiments.reproduction.grid import Row, Series
 from gprune.experiments.reproduction.lookup import Answer, ResultLookup
-from gprune.experiments.reproduction.tables import (
-    AUTO,
-    OWN,
-    OWN_ANSWERS,
-    UNREPAIRED,
-    Treatment,
-    expert_rows,
-    fair_rows,
-    repair_rows,
-)
+from gprune.experiments.reproduction.tables import AUTO, OWN, UNREPAIRED, Treatment, fair_rows, repair_rows
 from gprune.pipeline import opened, stages
 from gprune.store import Store
 from gprune.store.provenance import code
@@ -129,15 +120,14 @@ def _build_case(series: Series, retention: float, status: HoldoutStatus, answers
 def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[Block], command: str) -> list[str]:
     """Return lines with the command, models, texts, sizes and seeds, and the test of differences."""
     scale, versions = all_series[0].scale, code()
-    has_experts = all_series[0].base.prunes_experts
-    learning = "" if has_experts else f"{scale.epochs} epochs in steps of {scale.batch} sequences, "
+    learning = f"{scale.epochs} epochs in steps of {scale.batch} sequences, "
     lengths = sorted({value.length for block in series_blocks for answer in block.answers for value in answer.values})
     texts = {text: status for block in reversed(series_blocks) for text, status in block.texts.items()}.values()
     return [
         f"Command: `{command}`{''.join(f', {n} {versions[n]}' for n in ('commit', 'package') if n in versions)}.",
         f"{MEASURED}{', '.join(short(series.model) for series in all_series)}. Calibration uses {scale.samples} "
         f"sequences of A ({short(scale.primary)}) and of B ({short(scale.auxiliary)}), "
-        f"{learning}and seeds {', '.join(map(str, scale.seeds))}; "
+        f"{learning * (not all_series[0].base.prunes_experts)}and seeds {', '.join(map(str, scale.seeds))}; "
         f"each seed draws its own sequences. Perplexity is measured on {scale.windows or 'all'} windows of "
         f"{', '.join(map(str, lengths)) or '128'} tokens of each text:",
         "\n".join(f"- {short(text.text)}{text.sentence.removeprefix(text.text)}." for text in texts),
@@ -426,8 +416,8 @@ EXPERT_CLAIMS = (
     Claim("the mean of both scores is better than scores on A on unseen text", "", _MEAN, ("single",), UNSEEN),
     Claim("RASA is better than scores on A", "", "adapted", ("single",)),
     Claim("RASA is better than the mean of both scores", "", "adapted", (_MEAN,)),
-    Claim("scores on own answers are better than scores on B", "", f"auxiliary{OWN_ANSWERS}", ("auxiliary",)),
-    Claim("the mean with own answers is better than scores on A", "", f"{_MEAN}{OWN_ANSWERS}", ("single",)),
+    Claim("scores on own answers are better than scores on B", "", f"auxiliary{tables.OWN_ANSWERS}", ("auxiliary",)),
+    Claim("the mean with own answers is better than scores on A", "", f"{_MEAN}{tables.OWN_ANSWERS}", ("single",)),
     Claim("REAP on A is better than frequency", _REAP_PAPER, _REAP, ("experts_frequency",)),
     Claim("REAP on A is better than the routed norm", "", _REAP, ("experts_routed_norm",)),
     Claim("REAP on A is better than MAN", "", _REAP, ("experts_man",)),
@@ -438,7 +428,7 @@ _DRIFT_HEADS = ("model", "criterion", "text B", "drift", "half", "control in A",
 
 def experts_document(store: Store, all_series: Sequence[Series], command: str) -> str:
     """Return the report of all criteria and calibration texts for experts over some series, with claims."""
-    series_blocks = build_blocks(store, all_series, expert_rows, _REAP)
+    series_blocks = build_blocks(store, all_series, tables.expert_rows, _REAP)
     paragraphs = [
         "# Criteria for the experts of a mixture",
         "Every criterion scores the experts on A, on B, by the mean of both, and adapted by RASA. Text B is another "
@@ -473,7 +463,8 @@ def _list_drifts(block: Block) -> list[list[str]]:
             pairs = [(run, stages.expert_rank_drift(run.graph, method.metric)) for run in runs]
             drifts = [run.record(stage).summary for run, stage in pairs if run.holds(stage)]
             means = [f"{np.mean([drift[key] for drift in drifts]):.3g}" for key in (drifts[0] if drifts else ())]
-            rows.append([block.name, EXPERT_CRITERIA[method.metric], str(answers[0].row.labels["text B"]), *means])
+            model = short(block.series.model)
+            rows.append([model, EXPERT_CRITERIA[method.metric], str(answers[0].row.labels["text B"]), *means])
     return rows
 
 

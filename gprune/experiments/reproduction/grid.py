@@ -162,8 +162,8 @@ class Series:
 
     def _describe_study(self, study: Study) -> str:
         """Return a name for display: model, metric, retention, and settings other than those of the base study."""
-        metric = () if study.prunes_experts else (metric_label(study.metric),)
-        parts = [short(study.model), *metric, f"{study.retention:.0%}"]
+        scores = "experts" if study.prunes_experts else metric_label(study.metric)
+        parts = [short(study.model), scores, f"{study.retention:.0%}"]
         if (study.primary, study.auxiliary) != (self.base.primary, self.base.auxiliary):
             parts.append(f"{short(study.primary)}+{short(study.auxiliary)}")
         if study.substitute:

@@ -259,8 +259,8 @@ class ResultLookup:
         None if the inputs cannot be read.
         """
         # these methods are kept, because they read additional texts or prune another kind of units
-        kept = (RECOMMENDED, "gates_scaled", "llm_pruner", *EXPERT_METHODS)
-        methods = tuple(name for name in kept if name in study.involved)
+        special = RECOMMENDED, "gates_scaled", "llm_pruner", *EXPERT_METHODS
+        methods = tuple(name for name in special if name in study.involved)
         # the other settings change no digest
         input_study = Study(study.model, **{name: getattr(study, name) for name in _INPUT_FIELDS})
         input_study = replace(input_study, methods=methods) if methods else input_study

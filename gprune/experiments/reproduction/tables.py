@@ -19,7 +19,7 @@ from gprune.analysis.claims import RECOMMENDED as RECOMMENDED_PROFILE
 from gprune.data.published import TABLES as PUBLISHED
 from gprune.experiments.reproduction import figures
 from gprune.experiments.reproduction.grid import Row, Series, label, order_methods
-from gprune.experiments.reproduction.scale import LARGE, PAPER_EPOCHS, Scale, paper_model
+from gprune.experiments.reproduction.scale import LARGE, PAPER_EPOCHS, paper_model
 from gprune.pipeline.stages.results import repair_label
 from gprune.records import REPAIRS
 from gprune.records.repairs import COMPENSATION
@@ -212,13 +212,11 @@ def fair_rows(series: Series) -> list[Row]:
 
 def _repeat_rows(series: Series, rows_of: Callable[..., list[Row]], **labels: str) -> list[Row]:
     """Return a row of the dense model with `labels`, and the rows from `rows_of` for every retention and seed."""
-    rows = [row for point in _list_points(series.scale) for row in rows_of(series, **point)]
+    scale = series.scale
+    points = [{"retention": retention, "seed": seed} for retention in scale.retentions for seed in scale.seeds]
+    rows = [row for point in points for row in rows_of(series, **point)]
     dense = replace(rows[0].study, methods=("dense",))
-    return [Row({"retention": 1.0, "seed": series.scale.seed, "method": "dense"} | labels, dense, "dense"), *rows]
-
-
-def _list_points(scale: Scale) -> list[dict[str, Any]]:
-    return [{"retention": retention, "seed": seed} for retention in scale.retentions for seed in scale.seeds]
+    return [Row({"retention": 1.0, "seed": scale.seed, "method": "dense"} | labels, dense, "dense"), *rows]
 
 
 def _fair_rows(series: Series, **where: Any) -> list[Row]:
@@ -340,7 +338,8 @@ OWN_ANSWERS = " own answers"
 
 def expert_rows(series: Series) -> list[Row]:
     """Return one row per retention, seed, method of experts and text B, and rows of the dense model."""
-    return [row for point in _list_points(series.scale) for row in _expert_rows(series, **point)]
+    # the rows of each retention and seed begin with the dense model
+    return _repeat_rows(series, _expert_rows)[1:]
 
 
 def _expert_rows(series: Series, **where: Any) -> list[Row]:

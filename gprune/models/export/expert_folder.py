@@ -24,7 +24,6 @@ from gprune.models.export.model_card import EXPERTS_FILE, ExpertRecord, Figure, 
 from gprune.models.export.writing import new_folder, require_free_space, save_model
 from gprune.models.loading import read_model
 from gprune.records.experts import PrunedExperts
-from gprune.records.repairs import ROUTER
 
 _OLDER_NAME = {"qwen3_moe": "num_experts"}
 """field for the number of experts in transformers 4.x, for families in which version 5 writes another"""
@@ -60,12 +59,12 @@ def save_experts(
     require_free_space(folder, sum(p.numel() * p.element_size() for p in model.parameters()))
     with new_folder(folder) as partial:
         save_model(model, tokenizer, partial)
-        masks, repair = pruned.masks, "" if pruned.routers is None else ROUTER
+        masks, is_refitted = pruned.masks, pruned.routers is not None
         _add_older_count(partial, masks.count)
         tokens, logits = probe(model, ids)
         experts = [np.flatnonzero(layer).tolist() for layer in masks.experts]
         numbers = masks.retention, masks.target, masks.experts.shape[1]
-        record = ExpertRecord(masks.method, *numbers, experts, tokens, logits, repair=repair, **facts)
+        record = ExpertRecord(masks.method, *numbers, experts, tokens, logits, refitted_routers=is_refitted, **facts)
         (partial / EXPERTS_FILE).write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
         write_expert_card(partial, record, figures)
         loaded = move_like(read_model(transformers.AutoModelForCausalLM, partial, dtype=model.dtype), model)

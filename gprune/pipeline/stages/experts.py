@@ -156,9 +156,8 @@ def router_weights(graph: Graph, name: str) -> Stage[RouterWeights]:
 
         work.release_model()
         model = work.prune(PrunedExperts(masks))
-        return refit_routers(
-            work.experts, model, name, texts, study.recovery, study.seed, work.progress, work.resumption
-        )
+        run_arguments = study.recovery, study.seed, work.progress, work.resumption
+        return refit_routers(work.experts, model, name, texts, *run_arguments)
 
     return graph.stage(
         StageId(ROUTERS, method=name),

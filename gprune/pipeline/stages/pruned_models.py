@@ -224,10 +224,8 @@ def pruned_model(
 
     `recovered` is the record of its recovery, or None before recovery.
     """
-    if masks is None:
-        return None
-    if isinstance(masks, ExpertMasks):
-        return PrunedExperts(masks, **inputs)
+    if masks is None or isinstance(masks, ExpertMasks):
+        return None if masks is None else PrunedExperts(masks, **inputs)
     sequence = pruning.repairs(graph, method)
     if AUTO in sequence:
         sequence = pruning.chosen_repairs(graph, method, inputs["weights"].kind)

@@ -328,14 +328,16 @@ def method_inputs(results: Results, method: str) -> MethodInputs | None:
         return None
     required = order(every_need(needs))
     roles = {stage.id.texts[0] for stage in required if stage.kind == "tokens"}
-    learned = (*LEARNING, LEARNED, ROUTERS)
+    learned = [stage for stage in required if stage.kind in (*LEARNING, LEARNED)]
+    # a run that ends with the masks has no routers
+    learned += [stage for stage in required if stage.kind == ROUTERS and results.holds(stage)]
     passes = [counts for stage in required if (counts := results.details(stage).get("passes"))]
     return MethodInputs(
         method=method,
         texts=tuple(label for role, label in {**LETTERS, GRADIENT: "its own text"}.items() if role in roles),
         forward=_sum_passes(passes, "forward"),
         backward=_sum_passes(passes, "backward"),
-        steps=sum(len(results.record(stage).steps) for stage in required if stage.kind in learned),
+        steps=sum(len(results.record(stage).steps) for stage in learned),
         attention=bool(fixed_attention(graph, settings)),
         repairs=applied_repairs(results, method),
         repaired_on=tuple(graph.letters[role] for role in _list_repair_texts(results, method)),

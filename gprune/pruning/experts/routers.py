@@ -18,7 +18,7 @@ from gprune.models.expert_decoder import ExpertDecoder, mixtures_of
 from gprune.models.language_model import LanguageModel
 from gprune.pruning.sparsity.batches import common_ids
 from gprune.pruning.sparsity.tuning import COLUMNS, Tuner
-from gprune.records import Array, Tokens
+from gprune.records import Tokens
 from gprune.records.experts import RouterWeights
 from gprune.store.resumption import Resumption
 from gprune.study import RecoverySettings
@@ -99,10 +99,8 @@ def refit_routers(
     ids, student = common_ids(texts), LanguageModel(model, None)
     modules = [mixture.router for mixture in mixtures_of(model, decoder.layout).values()]
     routers = Routers(modules, student.device)
-    tuner = Tuner(decoder, student, routers, ids, [np.arange(len(ids))], settings, seed, on_progress)
-    steps = tuner.run(resumption)
-    arrays: dict[str, list[Array]] = {"weight": [], "bias": []}
-    for (_, name, _), part in zip(routers.parameters, routers.split(routers.numbers.cpu()), strict=True):
-        arrays[name].append(part.numpy())
-    biases = np.stack(arrays["bias"]) if arrays["bias"] else np.zeros((len(modules), 0), np.float32)
-    return RouterWeights(method, np.stack(arrays["weight"]), biases, steps, COLUMNS)
+    steps = Tuner(decoder, student, routers, ids, [np.arange(len(ids))], settings, seed, on_progress).run(resumption)
+    parts = routers.split(routers.numbers.cpu())
+    weights, biases = ([part.numpy() for part in parts if part.ndim == axes] for axes in (2, 1))
+    empty = np.zeros((len(modules), 0), np.float32)
+    return RouterWeights(method, np.stack(weights), np.stack(biases) if biases else empty, steps, COLUMNS)

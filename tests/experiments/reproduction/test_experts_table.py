@@ -49,6 +49,6 @@ def test_the_report_has_the_numbers_of_studies_run_on_their_own(tmp_path, capsys
     assert all(f"| {EXPERT_METHODS[name].label} |" in text for name in EXPERT_METHODS)
     first = pipeline.run(replace(study, seed=0), store, lambda *_: None, until="drift")
     drift = sum(result["expert_drift"]["man"]["drift"] for result in (first, alone)) / 2
-    assert f"| demo-experts at 50% | MAN | python-code | {drift:.3g} |" in text
+    assert f"| demo-experts | MAN | python-code | {drift:.3g} |" in text
     (line,) = (line for line in text.splitlines() if line.startswith("| REAP on A is better than random experts"))
     assert line.count(" | ") == 5 and " of 2 | " in line and "REAP, ICLR 2026" in line

@@ -46,7 +46,6 @@ def test_only_routers_change_and_the_folder_has_the_refitted_model(family, tmp_p
     routers = refit_routers(decoder, model, "experts_random", texts, SETTINGS, seed=3)
     for part, values in ((decoder.model, dense), (model, before)):
         assert all(torch.equal(tensor, values[name]) for name, tensor in part.state_dict().items())
-        assert not any(parameter.requires_grad for parameter in part.parameters())
     assert routers.weights.shape == (len(decoder.shape.layers), 6, 32) and routers.weights.dtype == np.float32
     assert routers.biases.shape[1] == (6 if family == "gpt_oss" else 0) and len(routers.steps) == 12
 
