@@ -156,9 +156,9 @@ class ClaimVerdict:
     @property
     def seeds(self) -> str:
         """Return the number of common seeds in which the mean over the cases is in favor, such as `2 of 3`."""
-        pairs = [(case.losses[self.claim.first], case.losses[other]) for case, other, _ in self.cases]
-        seeds = set.intersection(*(runs.keys() & others.keys() for runs, others in pairs))
-        sums = [sum(runs[seed].mean() - others[seed].mean() for runs, others in pairs) for seed in seeds]
+        pairs = [(case.losses[self.claim.first], case.losses[rival]) for case, rival, _ in self.cases]
+        seeds = set.intersection(*(runs.keys() & rival_runs.keys() for runs, rival_runs in pairs))
+        sums = [sum(runs[seed].mean() - rival_runs[seed].mean() for runs, rival_runs in pairs) for seed in seeds]
         return f"{sum(value < 0 for value in sums)} of {len(seeds)}"
 
     @property

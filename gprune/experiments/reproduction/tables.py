@@ -345,18 +345,17 @@ def expert_rows(series: Series) -> list[Row]:
 def _expert_rows(series: Series, **where: Any) -> list[Row]:
     """Return the rows of the table EXPERTS for one retention and seed; scores on A alone are there once."""
     first, rows = series.base.primary, []
-    own = f"self:{first}{'&' if '#' in first else '#'}prompt=16"
+    answers = f"self:{first}{'&' if '#' in first else '#'}prompt=16"
     on_b = [name for name, method in EXPERT_METHODS.items() if method.scoring != "single"]
-    for second, suffix, names in ((series.base.auxiliary, "", ("dense", *EXPERT_METHODS)), (own, OWN_ANSWERS, on_b)):
+    variants = (series.base.auxiliary, "", ("dense", *EXPERT_METHODS)), (answers, OWN_ANSWERS, on_b)
+    for second, suffix, names in variants:
         study = series.study(methods=tuple(names), pair=(first, second), **where)
         for name in names:
             method, text = EXPERT_METHODS.get(name, METHODS["dense"]), suffix.strip() or short(second)
             labels = where | {"method": method.label, "text B": text if name in on_b else ""}
             # the study of the dense model has a method of experts, because the model is a mixture
-            methods = (name, "experts_reap") if name == "dense" else (name,)
-            rows.append(
-                Row(labels, replace(study, methods=methods), name, extra=method.control, item=f"{name}{suffix}")
-            )
+            row_study = replace(study, methods=(name, "experts_reap") if name == "dense" else (name,))
+            rows.append(Row(labels, row_study, name, extra=method.control, item=f"{name}{suffix}"))
     return rows
 
 
