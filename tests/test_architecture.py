@@ -12,7 +12,8 @@ import pytest
 MAY_LOAD_TORCH = (
     *("__main__", "api", "app.preview.worker", "cli", "evaluation", "models", "plugins.testing", "testing"),
     *(f"pruning.{part}" for part in "calibration masking modules origin recovery removal repair".split()),
-    *("pruning.sparsity", "pruning.surgery", "pruning.experts.routing", "pruning.experts.surgery"),
+    *("pruning.sparsity", "pruning.surgery", "pruning.experts.routers", "pruning.experts.routing"),
+    "pruning.experts.surgery",
 )
 """parts that may load torch; single modules of theirs may not, where the contract names them"""
 

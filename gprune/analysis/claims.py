@@ -154,6 +154,14 @@ class ClaimVerdict:
         return math.expm1(float(np.mean(nats))) if nats else math.nan
 
     @property
+    def seeds(self) -> str:
+        """Return the number of common seeds in which the mean over the cases is in favor, such as `2 of 3`."""
+        pairs = [(case.losses[self.claim.first], case.losses[rival]) for case, rival, _ in self.cases]
+        seeds = set.intersection(*(runs.keys() & rival_runs.keys() for runs, rival_runs in pairs))
+        sums = [sum(runs[seed].mean() - rival_runs[seed].mean() for runs, rival_runs in pairs) for seed in seeds]
+        return f"{sum(value < 0 for value in sums)} of {len(seeds)}"
+
+    @property
     def counts(self) -> str:
         """Return the counts in the form `7 better, 2 within noise, 3 worse`."""
         return ", ".join(f"{self.count(verdict)} {verdict}" for verdict in (BETTER, NOISE, WORSE))

@@ -12,8 +12,8 @@ from gprune.pipeline import computing, stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import RunContext, pruned_models
 from gprune.pipeline.stages.inputs import SAMPLED
-from gprune.records.experts import ExpertMasks
-from gprune.records.repairs import FITTED, LEARNED
+from gprune.records.experts import PrunedExperts
+from gprune.records.repairs import FITTED, LEARNED, ROUTERS
 from gprune.study.settings import require
 from gprune.system.errors import SettingsError
 from gprune.system.progress import Progress, silent
@@ -55,7 +55,7 @@ def build_model(
     with context.within_memory(f"the model of {method}"):
         # stages freeze their models; the caller may train this one
         model = context.prune(pruned).requires_grad_(True)
-        if pruned is None or isinstance(pruned, ExpertMasks):
+        if pruned is None or isinstance(pruned, PrunedExperts):
             return model
         figures = _card_figures(results, method, recovered)
         return remember_origin(model, pruned, figures, context.passage(), **graph.origin, trained=recovered)
@@ -86,7 +86,7 @@ def export(
     context = RunContext(study, graph.inputs, results.store.texts)
     on_progress(1, _STEPS, "reading the dense model and cutting")
     with context.within_memory(f"the model of {method}"):
-        is_expert_model = isinstance(pruned, ExpertMasks)
+        is_expert_model = isinstance(pruned, PrunedExperts)
         model = context.prune(pruned if is_expert_model else replace(pruned, recovered=None))
         save = save_experts if is_expert_model else checkpoint.save
         on_progress(2, _STEPS, "writing and reading back")
@@ -154,7 +154,7 @@ def _card_figures(results: stages.Results, method: str, recovered: bool) -> tupl
 def _load_or_compute(results: stages.Results, stage: stages.Stage[Any]) -> Any:
     # repaired weights and sampled text are computed if they are missing
     def is_on_demand(needed: stages.Stage[Any]) -> bool:
-        return needed.kind in (FITTED, LEARNED) or SAMPLED in needed.id.texts
+        return needed.kind in (FITTED, LEARNED, ROUTERS) or SAMPLED in needed.id.texts
 
     if is_on_demand(stage):
         return computing.compute_result(results, stage, lambda *_: None, is_on_demand)

@@ -17,7 +17,7 @@ from gprune.experiments.reproduction import scale as scales
 from gprune.experiments.reproduction.assembly import REASON, Assembled
 from gprune.experiments.reproduction.catalogue import folder_name
 from gprune.experiments.reproduction.grid import Series
-from gprune.experiments.reproduction.tables import FAIR, REPAIR, PaperTable
+from gprune.experiments.reproduction.tables import EXPERTS, FAIR, REPAIR, PaperTable
 from gprune.experiments.reproduction.work import TableWork
 from gprune.jobs import JobReporter
 from gprune.store import Store
@@ -46,7 +46,7 @@ def add(commands: Any) -> None:
         "--report",
         type=to_path,
         metavar="FILE",
-        help="also write a report of the table `study` or `repair` for all models",
+        help="also write a report of the table `study`, `repair` or `experts` for all models",
     )
     add_job(parser, submit_command)
     _add_scale(parser)
@@ -100,7 +100,9 @@ def _reproduce(options: argparse.Namespace) -> int:
     build_report = _report_builder(options, chosen)
     # jobs run in another working directory, so paths are made absolute here
     models = [paths.model(model) for model in options.model]
-    all_series = [Series(model, _scale(options, model, chosen)) for model in models]
+    # a table of neurons comes before it, and then the check of the inputs refuses a mixture of experts
+    method = "experts_reap" if chosen[0].name == EXPERTS else "gprune"
+    all_series = [Series(model, _scale(options, model, chosen), method) for model in models]
     if options.dry_run:
         return max([_dry_run(options, chosen, series) for series in all_series])
     with job_reporter(options.job) as reporter:
@@ -119,7 +121,7 @@ def _report_builder(options: argparse.Namespace, chosen: list[PaperTable]) -> An
     if not options.report:
         return None
     require_place(options.report)
-    builders = {FAIR: documents.study_document, REPAIR: documents.repair_document}
+    builders = {FAIR: documents.study_document, REPAIR: documents.repair_document, EXPERTS: documents.experts_document}
     selected = [builders[table.name] for table in chosen if table.name in builders]
     if len(selected) != 1:
         raise SettingsError(f"--report needs exactly one of the tables {', '.join(builders)}")

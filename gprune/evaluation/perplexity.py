@@ -14,9 +14,9 @@ from torch import nn
 
 from gprune.data.texts.corpus_relation import cut
 from gprune.data.texts.tokens import require_embedded
-from gprune.models.decoder import logits as logits_of
 from gprune.models.devices import AdaptiveBatches
 from gprune.models.families import FAMILIES, dense_type
+from gprune.models.language_model import logits as logits_of
 from gprune.models.parts import language_config
 from gprune.records import Array, Perplexity
 from gprune.study import PRESET_LENGTHS, EvaluationSettings

@@ -7,13 +7,11 @@ the norms and directions of neurons.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from gprune.models import identity, parts
 from gprune.models.devices import execution_device, keep_present
@@ -164,10 +162,6 @@ class Decoder(LanguageModel):
             if not entry.optional
         ]
 
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return (..., vocabulary) logits of (..., hidden) states, scaled and capped as the family's forward does."""
-        return logits(self.model, hidden).to(hidden.device)
-
     @torch.no_grad()
     def weight_norms(self) -> WeightNorms:
         """Return squared norm and mean absolute value of every column of down_proj and o_proj, in float64."""
@@ -217,32 +211,3 @@ def _column_norms(linear: nn.Linear) -> tuple[Array, Array]:
             square += wide.square().sum(dim=0)
             absolute += wide.abs().sum(dim=0)
     return square.cpu().numpy(), (absolute / weight.shape[0]).cpu().numpy()
-
-
-class _States(BaseModelOutputWithPast):
-    """Output of a backbone: final states, and the fields that multimodal wrappers read as well."""
-
-    image_hidden_states = image_outputs = None
-    video_outputs = rope_deltas = None
-
-
-class _FixedBackbone(nn.Module):
-    """Replacement for the backbone of a causal language model that returns its input as final states."""
-
-    def forward(self, inputs_embeds: torch.Tensor, **_: Any) -> BaseModelOutputWithPast:
-        """Return `inputs_embeds`, (batch, tokens, hidden), as the final states."""
-        return _States(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
-
-
-def logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
-    """Return the (..., vocabulary) logits that the model's own forward computes from (..., hidden) final states.
-
-    The states are those after the final norm. Gradients flow if they are enabled; the model is not changed.
-    """
-    shallow_copy = copy.copy(model)
-    # a `forward` on the instance, such as a hook of accelerate, is bound to the original model with its backbone
-    shallow_copy.__dict__.pop("forward", None)
-    shallow_copy.__dict__["_modules"] = model._modules | {model.base_model_prefix: _FixedBackbone()}
-    flat, forward = hidden.reshape(1, -1, hidden.shape[-1]), type(model).forward
-    output: torch.Tensor = forward(shallow_copy, inputs_embeds=flat, use_cache=False, return_dict=True).logits
-    return output.view(*hidden.shape[:-1], -1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from gprune.models import parts
 
@@ -38,6 +40,11 @@ class LanguageModel:
         return next(embeddings.parameters()).device
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Return the number type of the weights."""
+        return next(self.model.parameters()).dtype
+
+    @property
     def num_embeddings(self) -> int:
         """Return the number of rows of the embedding."""
         table: Any = self.model.get_input_embeddings()  # type: ignore[operator]
@@ -59,6 +66,10 @@ class LanguageModel:
         states: torch.Tensor = output.last_hidden_state.to(self.device)
         self.count_forward(ids.numel())
         return states
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return (..., vocabulary) logits of (..., hidden) states, scaled and capped as the family's forward does."""
+        return logits(self.model, hidden).to(hidden.device)
 
     def count_forward(self, tokens: int) -> None:
         """Count tokens that passed through all layers by other calls than ``hidden_states``."""
@@ -93,3 +104,32 @@ class LanguageModel:
             yield self.model
         finally:
             counter.remove()
+
+
+class _States(BaseModelOutputWithPast):
+    """Output of a backbone: final states, and fields that multimodal wrappers and mixtures of experts read as well."""
+
+    image_hidden_states = image_outputs = None
+    video_outputs = rope_deltas = router_logits = None
+
+
+class _FixedBackbone(nn.Module):
+    """Replacement for the backbone of a causal language model that returns its input as final states."""
+
+    def forward(self, inputs_embeds: torch.Tensor, **_: Any) -> BaseModelOutputWithPast:
+        """Return `inputs_embeds`, (batch, tokens, hidden), as the final states."""
+        return _States(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
+
+
+def logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """Return the (..., vocabulary) logits that the model's own forward computes from (..., hidden) final states.
+
+    The states are those after the final norm. Gradients flow if they are enabled; the model is not changed.
+    """
+    shallow_copy = copy.copy(model)
+    # a `forward` on the instance, such as a hook of accelerate, is bound to the original model with its backbone
+    shallow_copy.__dict__.pop("forward", None)
+    shallow_copy.__dict__["_modules"] = model._modules | {model.base_model_prefix: _FixedBackbone()}
+    flat, forward = hidden.reshape(1, -1, hidden.shape[-1]), type(model).forward
+    output: torch.Tensor = forward(shallow_copy, inputs_embeds=flat, use_cache=False, return_dict=True).logits
+    return output.view(*hidden.shape[:-1], -1)

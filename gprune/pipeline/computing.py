@@ -16,7 +16,7 @@ from gprune.system.progress import Notice, Waiting
 
 _WAITING = Waiting("waiting for another run that computes the same result")
 R = TypeVar("R")
-_MODEL_READERS = ("components", "repaired", "scales", "recovered")
+_MODEL_READERS = ("components", "repaired", "scales", "recovered", "routers")
 """kinds of stage that read the dense model and can be computed without a run"""
 
 

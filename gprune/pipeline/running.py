@@ -275,10 +275,11 @@ def _finite(value: float) -> float | None:
 
 
 def _unavailable_methods(results: Results, record: RunRecord) -> dict[str, str]:
-    """Return the reason why a method could not run, by method."""
-    names = [name for name in results.graph.study.methods if name != "dense"]
-    masks = {name: stages.masks(results.graph, results.graph.methods[name].masks).name for name in names}
-    return {name: record.unavailable[stage]["reason"] for name, stage in masks.items() if stage in record.unavailable}
+    """Return the reason why a method could not run, by method: its masks or its repair could not be computed."""
+    reasons = {name: entry["reason"] for name, entry in record.unavailable.items()}
+    inputs = {name: stages.every_need(stages.model_inputs(results.graph, name)) for name in results.graph.study.methods}
+    failed = {name: [reasons[stage.name] for stage in needs if stage.name in reasons] for name, needs in inputs.items()}
+    return {name: causes[0] for name, causes in failed.items() if causes}
 
 
 def sizes(results: Results, methods: list[str]) -> dict[str, Any]:

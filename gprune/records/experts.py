@@ -226,3 +226,28 @@ class ExpertMasks(Record):
     def count(self) -> int:
         """Return the number of experts that every mixture keeps."""
         return int(self.experts[0].sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RouterWeights(Record):
+    """Weights of the routers of a pruned model, refitted by distillation from the dense model."""
+
+    method: str
+    """name in `gprune.study.methods.EXPERT_METHODS`"""
+    weights: Annotated[Array, real("layers", "experts", "hidden", finite=True)]
+    """(layers, kept experts, hidden) float32"""
+    biases: Annotated[Array, real("layers", "biases", finite=True)]
+    """(layers, kept experts) float32; (layers, 0) in families without a bias"""
+    steps: Annotated[Array, real("steps", "columns")]
+    """(steps, columns) float64, one row per step, columns named in `columns`"""
+    columns: tuple[str, ...]
+    """names of the columns of `steps`"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrunedExperts:
+    """A model without some of its experts, as masks and refitted routers of a dense model."""
+
+    masks: ExpertMasks
+    routers: RouterWeights | None = None
+    """None if the routers keep the dense model's rows"""

@@ -52,6 +52,8 @@ FITTED = "repaired"
 """kind of the results with weights fitted to the masks of a method"""
 LEARNED = "scales"
 """kind of the results with scales and biases learned for the masks of a method"""
+ROUTER, ROUTERS = "router", "routers"
+"""word of the repair of models without some experts, and kind of the results with their refitted routers"""
 
 
 def _fitted_repair(word: str, label: str, about: str, attribute: str, biases: bool) -> Repair:
@@ -128,7 +130,12 @@ AUTO = Repair(
     module="fitted",
 )
 """placeholder for a repair that is selected by measurement (`stages.pruned_models`)"""
-REPAIR_BY_WORD = {repair.word: repair for repair in (*REPAIRS.values(), AUTO)}
+_ABOUT_ROUTERS = "The routers of a model without some experts are trained to match the dense model's predictions."
+REFITTED_ROUTERS = Repair(
+    ROUTER, ROUTER, "refitted routers", _ABOUT_ROUTERS, "with refitted routers", {ROUTERS: ROUTERS}, False, False, 0
+)
+"""the repair of models without some experts (`gprune.pruning.experts.routers`)"""
+REPAIR_BY_WORD = {repair.word: repair for repair in (*REPAIRS.values(), AUTO, REFITTED_ROUTERS)}
 """all repairs by their word in `repair.kind`"""
 
 

@@ -12,7 +12,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
-from gprune.records.repairs import FITTED, LEARNED, REPAIRS
+from gprune.records.repairs import FITTED, LEARNED, REPAIRS, ROUTER
 from gprune.system import forms
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, POSITIVE, SHARE, Form, Rule, at_least, at_most, between, validate_form
@@ -299,12 +299,15 @@ SCALED = "+scales"
 """suffix of `repair.kind` if scales are learned after the repair"""
 TRIED_SCALED = "least_squares_scales"
 """name of the repair that learns scales after least squares"""
+EXPERT_REPAIRS = ("own", "none", ROUTER)
+"""values of `repair.kind` in studies that prune experts"""
 if TYPE_CHECKING:
     RepairKind = str
 else:
     _SOLVED = [repair.word for repair in REPAIRS.values() if LEARNED not in repair.needs.values()]
     _SOLVED.remove(TRIED_SCALED)
-    RepairKind = Literal[("own", "none", *_SOLVED, "auto", SCALED[1:], *(kind + SCALED for kind in ("own", *_SOLVED)))]
+    _ALONE = ("auto", SCALED[1:], ROUTER)
+    RepairKind = Literal[("own", "none", *_SOLVED, *_ALONE, *(kind + SCALED for kind in ("own", *_SOLVED)))]
 
 
 @validate_form
@@ -360,7 +363,7 @@ class RepairSettings(Form):
     """own: the method's own repair; bias: FLAP's compensation; affine: a scale and a shift of each output channel;
     least_squares: new weights for the kept columns of o_proj and down_proj; auto: the best of several repairs on
     held-out text (section `choice`); scales: a learned factor per kept unit, alone or after another repair (section
-    `scales`)"""
+    `scales`); router: refitted routers of models without some experts (training as set in section `recovery`)"""
     texts: TextsUsed = "both"
     """calibration texts of the repair; sampled is text from the dense model"""
     sampled: SampledText = "self:"
@@ -450,7 +453,8 @@ _MAPS = Rule(
 class RecoverySettings(Form):
     """Recovery: low-rank training (LoRA) of every pruned model after its repair; the same for every method.
 
-    It is not part of the paper. Results after recovery are reported separately from results without training.
+    It is not part of the paper. Results after recovery are reported separately from results without training. Refitted
+    routers (`repair.kind` router) have the steps, batch, learning rate and losses of this section.
     """
 
     WHERE: ClassVar = "recovery."

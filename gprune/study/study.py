@@ -14,8 +14,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from gprune.records.repairs import ROUTER
 from gprune.study.methods import DEFAULT, EXPERT_METHODS, METHODS, RECOMMENDED, require_known
 from gprune.study.settings import (
+    EXPERT_REPAIRS,
     MOST_CANDIDATES,
     TRIED_SCALED,
     BaselineSettings,
@@ -149,6 +151,9 @@ class Study(Form):
             require_known("methods", method)
         if self.prunes_experts:
             self._require_expert_settings()
+        elif self.methods != ("dense",):
+            rule = "another kind than router, which repairs models that lack experts, or choose methods of experts"
+            require(self.repair.kind != ROUTER, "repair.kind", self.repair.kind, rule)
         self._require_choosable()
         if self.sparsity.bias_compensation and self.repair.base != "own":
             raise SettingsError(
@@ -212,7 +217,7 @@ class Study(Form):
             rule = f"dense or a method of experts next to {expert_method}, because a study prunes neurons or experts"
             require(name == "dense" or name in EXPERT_METHODS, "methods", name, rule)
         rule = f"with {expert_method}, whose experts are not changed after pruning"
-        require(self.repair.kind in ("own", "none"), "repair.kind", self.repair.kind, f"own or none {rule}")
+        require(self.repair.kind in EXPERT_REPAIRS, "repair.kind", self.repair.kind, f"own, none or router {rule}")
         require(self.recovery.kind == "none", "recovery.kind", self.recovery.kind, f"none {rule}")
         require(not self.offload, "offload", self.offload, f"false with {expert_method}, which needs the whole model")
 

@@ -1,5 +1,7 @@
 """Claims judge_claim on made-up cases, and GPrune against the best baseline of each text."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -27,6 +29,9 @@ def test_a_claim_is_judged_against_the_best_of_its_rivals_in_each_case():
     assert [other for _, other, _ in result.cases] == ["flap", "fang"]
     assert result.counts == "1 better, 0 within noise, 1 worse" and result.outcome == claims.FAILS
     assert result.change == pytest.approx(np.expm1((-0.1 + 0.2) / 2), abs=1e-3)
+    # a seed counts by its mean over the cases, and only if both methods have it in every case
+    shifted = [replace(case, losses=case.losses | {"flap": {1: WINDOWS + 0.5}}) for case in cases]
+    assert result.seeds == "0 of 2" and judge_claim(replace(CLAIM, rivals=("flap",)), shifted).seeds == "1 of 1"
 
 
 @pytest.mark.parametrize(

@@ -414,12 +414,14 @@ def test_three_steps_have_few_controls_and_enter_adds_one_method(cache):
     assert all(field.proto.select_all == 0 for field in app.multiselect if field.key.startswith("launch_"))
 
 
-def test_a_mixture_of_experts_has_methods_of_its_own(cache, started):
+def test_a_mixture_of_experts_has_methods_and_repairs_of_its_own(cache, started):
     app = open_page("launch")
     app.button(key="launch_fill_demo-experts").click().run()
     assert "Pruned: experts." in words(app) and "neurons and key/value groups" not in words(app)
-    # with a model of another kind, the methods follow
+    assert len(app.selectbox(key="launch_repair.kind").options) == 3
+    # with a model of another kind, methods and repair follow
     app.selectbox(key="launch_model").set_value("demo").run()
     assert app.multiselect(key="launch_methods").value == list(demo_study().methods)
+    assert len(app.selectbox(key="launch_demo_repair.kind").options) > 3
     app.button(key="launch_fill_demo-experts").click().run()
     assert start(app, started) == experts_demo()

@@ -20,8 +20,10 @@ from gprune.pipeline.estimate import estimate_missing
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.store import Store
+from gprune.store.resumption import VARIABLE
 from gprune.study import demo, from_dict, methods
-from gprune.system.errors import GpruneError, ModelError, SettingsError
+from gprune.system.errors import Cancelled, GpruneError, ModelError, SettingsError
+from gprune.system.progress import Notice
 
 
 def highest(scores: np.ndarray, groups: int) -> np.ndarray:
@@ -125,6 +127,54 @@ def test_tasks_speed_and_generated_answers_are_estimated_and_measured(tmp_path, 
     )
 
 
+def test_refitted_routers_serve_every_result_and_a_stopped_run_ends_with_the_same_bits(tmp_path, monkeypatch):
+    names, switch = ("dense", "experts_reap", "experts_random"), {"kind": "router", "texts": "primary"}
+    values = study_of(tmp_path, "gpt_oss", methods=names, repair=switch, recovery={"steps": 6, "batch": 8})
+    study, store = from_dict(values), Store(tmp_path / "cache")
+    result = pipeline.run(study, store, tiny_study.silent)
+    results = pipeline.opened(study, store)
+    routers = {name: results.get(stages.router_weights, name) for name in names[1:]}
+    plain = pipeline.run(from_dict(values | {"repair": {}}), store, tiny_study.silent)
+    assert plain["perplexity"]["dense"] == result["perplexity"]["dense"] and plain["retention"] == result["retention"]
+    assert all(plain["perplexity"][name] != result["perplexity"][name] for name in routers)
+    assert result["given"]["experts_random"]["repair"] == "refitted routers on A"
+    assert result["given"]["experts_reap"]["steps"] == 6 and plain["given"]["experts_reap"]["steps"] == 0
+
+    folder, run = Path(result["checkpoint"]), gprune.open(result["run"], cache=tmp_path / "cache")
+    router = AutoModelForCausalLM.from_pretrained(folder).model.layers[1].mlp.router
+    assert np.array_equal(router.weight.detach(), routers["experts_reap"].weights[1])
+    assert np.array_equal(router.bias.detach(), routers["experts_reap"].biases[1])
+    assert json.loads((folder / "experts.json").read_text())["refitted_routers"]
+    assert "The routers were refitted: trained to match" in (folder / "README.md").read_text()
+    live = [run.model("experts_random", repair=repair).model.layers[1].mlp.router for repair in (None, "none")]
+    assert np.array_equal(live[0].weight.detach(), routers["experts_random"].weights[1])
+    kept = results.get(stages.expert_masks, "experts_random").experts[1]
+    assert np.array_equal(
+        live[1].weight.detach(), run.model("dense").model.layers[1].mlp.router.weight.detach()[kept.copy()]
+    )
+
+    nothing = stages.Results(Store(tmp_path / "new"), results.graph)
+    needs = {stage.identity.name: stage.need for stage in estimate_missing(results.plan("all"), nothing).stages}
+    assert needs["routers_experts_reap"].setting == "recovery.batch"
+    assert needs["routers_experts_reap"].weights == needs["perplexity.experts_reap.0"].weights
+
+    monkeypatch.setenv(VARIABLE, "0")
+    other = Store(tmp_path / "stopped")
+
+    def stop(stage, done, total, message):
+        if stage == "routers_experts_reap" and done == 3 and not isinstance(message, Notice):
+            raise Cancelled("stopped")
+
+    with pytest.raises(Cancelled):
+        pipeline.run(study, other, stop, until="perplexity")
+    received = []
+    pipeline.run(study, other, lambda *event: received.append(event), until="perplexity")
+    assert any("resumes at step 4 of 6" in event[3] for event in received if event[0] == "routers_experts_reap")
+    resumed = pipeline.opened(study, other).get(stages.router_weights, "experts_reap")
+    for name in ("weights", "biases", "steps"):
+        assert getattr(resumed, name).tobytes() == getattr(routers["experts_reap"], name).tobytes()
+
+
 def test_only_masks_depend_on_retention_and_only_random_ones_on_the_seed():
     study = replace(demo.demo_study(), methods=METHODS)
     evaluation = dict.fromkeys(study.evaluation.texts, "e")
@@ -156,7 +206,8 @@ def test_a_study_of_neurons_shows_no_trace():
             {"methods": ["dense", "experts_reap", "flap"]},
             "methods must be dense or a method of experts next to expe",
         ),
-        ({"repair": {"kind": "least_squares"}}, "repair.kind must be own or none with experts_reap"),
+        ({"repair": {"kind": "least_squares"}}, "repair.kind must be own, none or router with experts_reap"),
+        ({"repair": {"kind": "router"}, "methods": ["flap"]}, "repair.kind must be another kind than router"),
         ({"recovery": {"kind": "lora"}}, "recovery.kind must be none with experts_reap"),
         ({"offload": True}, "offload must be false with experts_reap, which needs the whole model"),
         ({"methods": ["experts_wanda"]}, "methods must be one of experts_frequency, experts_freq"),

@@ -3,6 +3,7 @@
 import argparse
 import json
 import typing
+from dataclasses import replace
 
 import pytest
 
@@ -111,7 +112,8 @@ def test_every_field_has_its_documentation():
 def test_a_choice_takes_its_words_and_no_other(name):
     words = typing.get_args(hint(name))
     for word in words:
-        value = ONE_STUDY.with_settings({name: word})
+        base = replace(ONE_STUDY, methods=("experts_reap",)) if word == "router" else ONE_STUDY
+        value = base.with_settings({name: word})
         for part in name.split("."):
             value = getattr(value, part)
         assert value == word

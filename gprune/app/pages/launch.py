@@ -31,13 +31,13 @@ from gprune.models.expert_families import EXPERT_FAMILIES
 from gprune.pipeline.estimate import ANYWAY, Forecast, estimate_study
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.records import ModelShape, budget
-from gprune.records.repairs import AUTO, REPAIR_BY_WORD
+from gprune.records.repairs import AUTO, REPAIR_BY_WORD, ROUTER
 from gprune.store import explain_errors
 from gprune.study import EvaluationSettings, Study, from_dict, methods, profiles, run_name
 from gprune.study.demo import DEMOS, demo_study, experts_demo
 from gprune.study.fields import documentation
 from gprune.study.methods import CONTROLS, EXPERT_METHODS, METHODS, choices, metric_choices, with_controls
-from gprune.study.settings import PRESET_LENGTHS
+from gprune.study.settings import EXPERT_REPAIRS, PRESET_LENGTHS
 from gprune.study.study import split_text_name
 from gprune.system.errors import CorpusError, GpruneError, SettingsError
 from gprune.system.files import make_folder, write_bytes
@@ -533,6 +533,12 @@ def _ask_field(dotted: str, hint: Any, value: Any, key: str) -> Any:
     shared: dict[str, Any] = {"help": documentation().get(dotted), "key": f"{key}_{dotted}"}
     if typing.get_origin(hint) is Literal:
         options = list(typing.get_args(hint))
+        if dotted == "repair.kind":
+            is_mixture = _is_mixture(st.session_state.get(KEYS["model"]) or "")
+            options = [kind for kind in options if (kind in EXPERT_REPAIRS if is_mixture else kind != ROUTER)]
+            if st.session_state.get(shared["key"]) not in options:
+                # the model is of another kind than before
+                st.session_state.pop(shared["key"], None)
         names = {option: str(option).replace("_", " ") for option in options} | _OPTION_LABELS.get(dotted, {})
         return st.selectbox(title, options, options.index(value), format_func=names.__getitem__, **shared)
     if dotted == "evaluation.preset":

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from gprune.analysis.claims import VERDICTS
-from gprune.records.repairs import AUTO, REPAIRS
+from gprune.records.repairs import REPAIR_BY_WORD
 from gprune.system import installation
 
 DOCUMENT = installation.APP_FOLDER / "docs" / "fair_study.md"
@@ -60,7 +60,7 @@ def split_document(text: str) -> Document:
 def _read_terms() -> dict[str, str]:
     """Return the glossary's terms with their meanings, sorted; the repairs replace the entry Repairs."""
     terms = dict[str, str]()
-    repairs = {repair.label.capitalize(): repair.about for repair in (*REPAIRS.values(), AUTO)}
+    repairs = {repair.label.capitalize(): repair.about for repair in REPAIR_BY_WORD.values()}
     for word, meaning in split_document(Path(__file__).with_name("glossary.md").read_text("utf-8")).parts:
         terms |= repairs if word == "Repairs" else {word: " ".join(meaning.split())}
     return dict(sorted(terms.items(), key=lambda term: term[0].lower()))

@@ -1,9 +1,10 @@
-"""Reports of the tables `study` and `repair`: every method by model, retention and text, and claims.
+"""Reports of the tables `study`, `repair` and `experts`: every method by model, retention and text, and claims.
 
 A block is one model at one retention, with the losses of every method by text and seed. Everything is read from the
 results of these tables; nothing is run.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from gprune.pipeline import opened, stages
 from gprune.store import Store
 from gprune.store.provenance import code
 from gprune.study import short
-from gprune.study.methods import METHODS, RECOMMENDED, of_masks
+from gprune.study.methods import EXPERT_CRITERIA, EXPERT_METHODS, METHODS, RECOMMENDED, of_masks
 from gprune.study.profiles import development_models
 from gprune.system.errors import StoreError
 
@@ -119,13 +120,14 @@ def _build_case(series: Series, retention: float, status: HoldoutStatus, answers
 def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[Block], command: str) -> list[str]:
     """Return lines with the command, models, texts, sizes and seeds, and the test of differences."""
     scale, versions = all_series[0].scale, code()
+    learning = f"{scale.epochs} epochs in steps of {scale.batch} sequences, "
     lengths = sorted({value.length for block in series_blocks for answer in block.answers for value in answer.values})
     texts = {text: status for block in reversed(series_blocks) for text, status in block.texts.items()}.values()
     return [
         f"Command: `{command}`{''.join(f', {n} {versions[n]}' for n in ('commit', 'package') if n in versions)}.",
         f"{MEASURED}{', '.join(short(series.model) for series in all_series)}. Calibration uses {scale.samples} "
         f"sequences of A ({short(scale.primary)}) and of B ({short(scale.auxiliary)}), "
-        f"{scale.epochs} epochs in steps of {scale.batch} sequences, and seeds {', '.join(map(str, scale.seeds))}; "
+        f"{learning * (not all_series[0].base.prunes_experts)}and seeds {', '.join(map(str, scale.seeds))}; "
         f"each seed draws its own sequences. Perplexity is measured on {scale.windows or 'all'} windows of "
         f"{', '.join(map(str, lengths)) or '128'} tokens of each text:",
         "\n".join(f"- {short(text.text)}{text.sentence.removeprefix(text.text)}." for text in texts),
@@ -139,12 +141,14 @@ def _format_claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -
     rows = []
     for claim in claims:
         verdict = judge_claim(claim, cases)
-        numbers = [verdict.counts, f"{format_signed(100 * verdict.change, '.1f')}%"] if verdict.cases else ["", ""]
+        numbers = [""] * 3
+        if verdict.cases:
+            numbers = [verdict.counts, verdict.seeds, f"{format_signed(100 * verdict.change, '.1f')}%"]
         rows.append([claim.sentence, claim.source or "additional check", verdict.outcome, *numbers])
     return [
         f"{'#' * level} {VERDICTS}",
         "A case is a model, a retention and a text. Lower perplexity is better.",
-        Table.of(("claim", "from", "outcome", "cases", "mean change of perplexity"), rows).markdown(),
+        Table.of(("claim", "from", "outcome", "cases", "seeds in favor", "mean change of perplexity"), rows).markdown(),
     ]
 
 
@@ -400,3 +404,84 @@ def _count_learned(block: Block, answer: Answer) -> str:
         return f"{results.get(stages.scales, answer.row.method).size:,}"
     except StoreError:
         return "not recorded"
+
+
+# the report of `experts`
+
+_REAP, _REAP_PAPER, _MEAN = "experts_reap", "REAP, ICLR 2026", "score_average"
+EXPERT_CLAIMS = (
+    Claim("scores on the evaluated text are better than on the other text", "", "matched", ("other",), IN_DOMAIN),
+    Claim("the mean of both scores is better than scores on the other text", "", _MEAN, ("other",), IN_DOMAIN),
+    Claim("scores on the evaluated text are better than the mean", "", "matched", (_MEAN,), IN_DOMAIN),
+    Claim("the mean of both scores is better than scores on A on unseen text", "", _MEAN, ("single",), UNSEEN),
+    Claim("RASA is better than scores on A", "", "adapted", ("single",)),
+    Claim("RASA is better than the mean of both scores", "", "adapted", (_MEAN,)),
+    Claim("scores on own answers are better than scores on B", "", f"auxiliary{tables.OWN_ANSWERS}", ("auxiliary",)),
+    Claim("the mean with own answers is better than scores on A", "", f"{_MEAN}{tables.OWN_ANSWERS}", ("single",)),
+    Claim("REAP on A is better than frequency", _REAP_PAPER, _REAP, ("experts_frequency",)),
+    Claim("REAP on A is better than the routed norm", "", _REAP, ("experts_routed_norm",)),
+    Claim("REAP on A is better than MAN", "", _REAP, ("experts_man",)),
+    Claim("REAP on A is better than random experts", _REAP_PAPER, _REAP, ("experts_random",)),
+)
+_DRIFT_HEADS = ("model", "criterion", "text B", "drift", "half", "control in A", "control in B", "without a rank")
+
+
+def experts_document(store: Store, all_series: Sequence[Series], command: str) -> str:
+    """Return the report of all criteria and calibration texts for experts over some series, with claims."""
+    series_blocks = build_blocks(store, all_series, tables.expert_rows, _REAP)
+    paragraphs = [
+        "# Criteria for the experts of a mixture",
+        "Every criterion scores the experts on A, on B, by the mean of both, and adapted by RASA. Text B is another "
+        "corpus, or the dense model's own answers to prompts of A. All numbers were measured here.",
+        *_describe_measurement(all_series, series_blocks, command),
+        *(line for block in series_blocks for line in _write_expert_block(block)),
+        "## Rank drift of experts",
+        "Means over ranked experts and seeds. *Half* compares a half of A with a half of B, as large as the halves of "
+        "one text in the controls. Experts with few tokens have no rank; their number is the last column.",
+        Table.of(_DRIFT_HEADS, [row for block in series_blocks for row in _list_drifts(block)]).markdown(),
+        *_format_claims(EXPERT_CLAIMS, [case for block in series_blocks for case in _expert_cases(block)], 2),
+        "A claim about texts has a case for each criterion.",
+    ]
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def _write_expert_block(block: Block) -> list[str]:
+    def cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
+        changes = [] if name == "dense" else [_change(case.difference(name, "dense")) for case in block.cases]
+        return str(answer.row.labels["method"]), str(answer.row.labels["text B"]), changes
+
+    return _block_table(block, "text B", [f"against dense, {name}" for name in block.text_names], cells, 2)
+
+
+def _list_drifts(block: Block) -> list[list[str]]:
+    """Return the mean drift over seeds for every criterion and text B; empty except at the first retention."""
+    rows = []
+    for answers in block.methods.values() if block.retention == block.series.scale.retentions[0] else ():
+        method = EXPERT_METHODS.get(answers[0].row.method)
+        if method is not None and method.scoring == "auxiliary":
+            runs = [opened(answer.row.study, block.results.store) for answer in answers]
+            pairs = [(run, stages.expert_rank_drift(run.graph, method.metric)) for run in runs]
+            drifts = [run.record(stage).summary for run, stage in pairs if run.holds(stage)]
+            means = [f"{np.mean([drift[key] for drift in drifts]):.3g}" for key in (drifts[0] if drifts else ())]
+            model = short(block.series.model)
+            rows.append([model, EXPERT_CRITERIA[method.metric], str(answers[0].row.labels["text B"]), *means])
+    return rows
+
+
+def _expert_cases(block: Block) -> list[Case]:
+    """Return the cases of a block, and a case per criterion, whose methods are named after their calibration texts.
+
+    `matched` and `other` are the scores on the evaluated text, if it belongs to A or B, and on the other of both.
+    """
+    cases = list(block.cases)
+    for case, criterion in itertools.product(block.cases, EXPERT_CRITERIA):
+        names = {name.removeprefix(f"experts_{criterion}_"): name for name in block.methods if criterion in name}
+        names["single"] = f"experts_{criterion}"
+        related = "".join(block.texts[case.text].related.values())
+        if related in ("A", "B"):
+            matched, other = ("single", "auxiliary")[:: 1 if related == "A" else -1]
+            names |= {"matched": names.get(matched, ""), "other": names.get(other, "")}
+        losses = {key: case.losses[name] for key, name in names.items() if name in case.losses}
+        missing = frozenset(key for key, name in names.items() if name in case.missing)
+        cases.append(replace(case, losses=losses, missing=missing))
+    return cases

@@ -12,7 +12,7 @@ from gprune.experiments.reproduction.scale import Scale
 from gprune.experiments.scheduler import ScheduledStudy
 from gprune.pipeline.stages import UNTIL
 from gprune.study import Study, short
-from gprune.study.methods import METHODS, METRICS
+from gprune.study.methods import EXPERT_METHODS, METHODS, METRICS
 from gprune.system import forms, safe_parsing
 
 GROUP = "reproduce"
@@ -92,13 +92,13 @@ def metric_label(metric: str) -> str:
 class Series:
     """Builds the studies and rows of one reproduction, which share a model and a scale."""
 
-    def __init__(self, model: str, scale: Scale) -> None:
+    def __init__(self, model: str, scale: Scale, method: str = "gprune") -> None:
         """Build the base study of a folder, a hub name, or `demo`, from which all other studies differ.
 
-        Raises SettingsError if a setting of the scale is not valid.
+        `method` prunes the kind of units of all studies. Raises SettingsError if a setting of the scale is not valid.
         """
         self.model, self.scale = model, scale
-        study = Study(model, scale.primary, scale.auxiliary, methods=("gprune",), group=GROUP)
+        study = Study(model, scale.primary, scale.auxiliary, methods=(method,), group=GROUP)
         sizes: dict[str, Any] = {
             "retention": scale.retention,
             "seed": scale.seed,
@@ -162,7 +162,8 @@ class Series:
 
     def _describe_study(self, study: Study) -> str:
         """Return a name for display: model, metric, retention, and settings other than those of the base study."""
-        parts = [short(study.model), metric_label(study.metric), f"{study.retention:.0%}"]
+        scores = "experts" if study.prunes_experts else metric_label(study.metric)
+        parts = [short(study.model), scores, f"{study.retention:.0%}"]
         if (study.primary, study.auxiliary) != (self.base.primary, self.base.auxiliary):
             parts.append(f"{short(study.primary)}+{short(study.auxiliary)}")
         if study.substitute:
@@ -185,7 +186,7 @@ def shared_study(study: Study) -> Study:
 def order_methods(methods: Iterable[str]) -> tuple[str, ...]:
     """Return methods in the order in which a study runs them."""
     selected = set(methods)
-    return tuple(name for name in METHODS if name in selected)
+    return tuple(name for name in (*METHODS, *EXPERT_METHODS) if name in selected)
 
 
 def entries(rows: Iterable[Row]) -> list[TableStudy]:

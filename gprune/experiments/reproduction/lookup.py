@@ -22,7 +22,7 @@ from gprune.pipeline.stages.inputs import plugin_records, read_inputs
 from gprune.records import Accuracy, Array, Throughput
 from gprune.store import Store
 from gprune.study import Study, from_dict
-from gprune.study.methods import METHODS, RECOMMENDED
+from gprune.study.methods import EXPERT_METHODS, RECOMMENDED
 from gprune.system.errors import GpruneError, MethodError, SettingsError, StoreError
 
 NAN = float("nan")
@@ -227,7 +227,7 @@ class ResultLookup:
 
     def _find_refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
         """Return an answer with the recorded reason why a row has no numbers, or None if no run recorded a reason."""
-        needed, method = list(stages), METHODS[row.method]
+        needed, method = list(stages), results.graph.methods[row.method]
         if row.reads == "speed" and method.decision != "none":
             needed.append(masks(results.graph, method.masks))
         required = order(needed) if self._reasons else ()
@@ -258,8 +258,9 @@ class ResultLookup:
 
         None if the inputs cannot be read.
         """
-        # these methods are kept, because they read additional texts
-        methods = tuple(name for name in (RECOMMENDED, "gates_scaled", "llm_pruner") if name in study.involved)
+        # these methods are kept, because they read additional texts or prune another kind of units
+        special = RECOMMENDED, "gates_scaled", "llm_pruner", *EXPERT_METHODS
+        methods = tuple(name for name in special if name in study.involved)
         # the other settings change no digest
         input_study = Study(study.model, **{name: getattr(study, name) for name in _INPUT_FIELDS})
         input_study = replace(input_study, methods=methods) if methods else input_study

@@ -2,7 +2,7 @@
 
 Section 4 and the appendix on detailed settings state 2048 samples, 2 epochs, and retentions and RASA quantiles per
 model. `demo` runs the same tables on fewer sequences without any change of a formula. `study` is `demo` with more
-sequences and windows, enough to compare two small models.
+sequences and windows, enough to compare two small models. `experts` is `demo` at the retentions of mixtures.
 """
 
 import re
@@ -16,7 +16,7 @@ from gprune.study.demo import TEXTS
 from gprune.study.methods import require_known
 from gprune.study.settings import require, require_choice
 
-SCALES = ("paper", "demo", "study")
+SCALES = ("paper", "demo", "study", "experts")
 SUITES = {"paper": published.TASKS, "demo": questions.NAMES, "none": ()}
 """names of sets of tasks"""
 PAPER_TEXTS = ("wikitext2", "ptb", "c4")
@@ -117,7 +117,7 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     """
     name = name or ("demo" if model == "demo" else "paper")
     require_choice("--scale", name, SCALES)
-    scale = {"paper": _paper_scale, "demo": _demo_scale, "study": _study_scale}[name](model)
+    scale = dict(zip(SCALES, (_paper_scale, _demo_scale, _study_scale, _experts_scale), strict=True))[name](model)
     fields = {field: value for field, value in (changes or {}).items() if value is not None}
     if "texts" not in fields and any(role in fields for role in ROLES):
         fields["texts"] = tuple(fields.get(role, getattr(scale, role)) for role in ROLES)
@@ -143,7 +143,7 @@ def _paper_scale(model: str) -> Scale:
 
 
 def _demo_scale(model: str) -> Scale:
-    texts = TEXTS if model == "demo" else PAPER_TEXTS
+    texts = {"demo": TEXTS, "demo-experts": (*TEXTS[1:], TEXTS[0])}.get(model, PAPER_TEXTS)
     roles: dict[str, Any] = dict(zip(ROLES, texts, strict=True))
     return replace(
         _paper_scale(model),
@@ -159,6 +159,10 @@ def _demo_scale(model: str) -> Scale:
         limit=48,
         speed="cpu",
     )
+
+
+def _experts_scale(model: str) -> Scale:
+    return replace(_demo_scale(model), name="experts", tasks=(), retentions=(0.75, 0.5))
 
 
 def _study_scale(model: str) -> Scale:

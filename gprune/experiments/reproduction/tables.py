@@ -7,7 +7,7 @@ The tables `study` and `repair` are not in the paper; they compare methods under
 variant of every baseline, controls that show where a gain comes from, and GPrune under both profiles. It also has the
 cost of equal widths and the recommended recipe. `repair` has baselines as published, and combinations of masks and
 repairs fitted to the same texts. It also has other texts and targets of least squares, and the choice of `repair.kind
-auto` for every method.
+auto` for every method. `experts`, for mixtures of experts, has every criterion on every choice of calibration texts.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ from gprune.pipeline.stages.results import repair_label
 from gprune.records import REPAIRS
 from gprune.records.repairs import COMPENSATION
 from gprune.study import profiles, short
-from gprune.study.methods import BUILT_IN, METHODS, RECOMMENDED
+from gprune.study.methods import BUILT_IN, EXPERT_METHODS, METHODS, RECOMMENDED
 from gprune.study.settings import require_choice
 
 ALL = "all"
@@ -330,11 +330,41 @@ def _repair_rows(series: Series, **where: Any) -> list[Row]:
     return rows
 
 
+EXPERTS = "experts"
+"""name of the table of mixtures of experts"""
+OWN_ANSWERS = " own answers"
+"""suffix of the identifiers of methods for which text B is the dense model's answers to prompts of text A"""
+
+
+def expert_rows(series: Series) -> list[Row]:
+    """Return one row per retention, seed, method of experts and text B, and rows of the dense model."""
+    # the rows of each retention and seed begin with the dense model
+    return _repeat_rows(series, _expert_rows)[1:]
+
+
+def _expert_rows(series: Series, **where: Any) -> list[Row]:
+    """Return the rows of the table EXPERTS for one retention and seed; scores on A alone are there once."""
+    first, rows = series.base.primary, []
+    answers = f"self:{first}{'&' if '#' in first else '#'}prompt=16"
+    on_b = [name for name, method in EXPERT_METHODS.items() if method.scoring != "single"]
+    variants = (series.base.auxiliary, "", ("dense", *EXPERT_METHODS)), (answers, OWN_ANSWERS, on_b)
+    for second, suffix, names in variants:
+        study = series.study(methods=tuple(names), pair=(first, second), **where)
+        for name in names:
+            method, text = EXPERT_METHODS.get(name, METHODS["dense"]), suffix.strip() or short(second)
+            labels = where | {"method": method.label, "text B": text if name in on_b else ""}
+            # the study of the dense model has a method of experts, because the model is a mixture
+            row_study = replace(study, methods=(name, "experts_reap") if name == "dense" else (name,))
+            rows.append(Row(labels, row_study, name, extra=method.control, item=f"{name}{suffix}"))
+    return rows
+
+
 _SEEDS_NOTE = "the standard deviation is that of the population (ddof 0), as in the paper's table"
 _DERIVED = "computed from the rows of the main table; rows without a result are not used"
 _GAP = "distance of base metrics, before and after GPrune (section 4)"
 _GAIN = "what GPrune changes at every retention (section 4)"
 _FAIR = "every method and its controls, over seeds (not in the paper)"
+_EXPERTS = "criteria for the experts of a mixture, by calibration text (not in the paper)"
 _REPAIR = "masks combined with repairs, and the choice among them (not in the paper)"
 
 
@@ -363,6 +393,7 @@ TABLES: dict[str, PaperTable] = {
         PaperTable("gain-by-retention", _GAIN, compared_methods, _DERIVED, is_derived=True),
         PaperTable(FAIR, _FAIR, fair_rows, scale="study"),
         PaperTable(REPAIR, _REPAIR, repair_rows, scale="study"),
+        PaperTable(EXPERTS, _EXPERTS, expert_rows, scale="experts"),
     )
 }
 """every table by its command name, in the order of `all`, which excludes tables with a scale"""

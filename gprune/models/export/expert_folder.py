@@ -23,7 +23,7 @@ from gprune.models.export.checkpoint import (
 from gprune.models.export.model_card import EXPERTS_FILE, ExpertRecord, Figure, write_expert_card
 from gprune.models.export.writing import new_folder, require_free_space, save_model
 from gprune.models.loading import read_model
-from gprune.records.experts import ExpertMasks
+from gprune.records.experts import PrunedExperts
 
 _OLDER_NAME = {"qwen3_moe": "num_experts"}
 """field for the number of experts in transformers 4.x, for families in which version 5 writes another"""
@@ -33,7 +33,7 @@ def save_experts(
     model: Any,
     tokenizer: Any,
     folder: Path,
-    masks: ExpertMasks,
+    pruned: PrunedExperts,
     *,
     figures: Sequence[Figure] = (),
     ids: Sequence[int] = (),
@@ -46,7 +46,7 @@ def save_experts(
         model: the model that ``gprune.pruning.experts.surgery.cut_experts`` returned.
         tokenizer: the tokenizer of the dense model, or None.
         folder: a folder that does not exist or is empty.
-        masks: the masks of the model.
+        pruned: masks and refitted routers of the model.
         figures: perplexities for the model card.
         ids: tokens of the input at which logits are compared; by default spread over the vocabulary.
         accept: further check; it is called with the model that was read back and raises CheckpointError if it fails.
@@ -59,11 +59,12 @@ def save_experts(
     require_free_space(folder, sum(p.numel() * p.element_size() for p in model.parameters()))
     with new_folder(folder) as partial:
         save_model(model, tokenizer, partial)
+        masks, is_refitted = pruned.masks, pruned.routers is not None
         _add_older_count(partial, masks.count)
         tokens, logits = probe(model, ids)
         experts = [np.flatnonzero(layer).tolist() for layer in masks.experts]
-        shares = masks.retention, masks.target
-        record = ExpertRecord(masks.method, *shares, masks.experts.shape[1], experts, tokens, logits, **facts)
+        numbers = masks.retention, masks.target, masks.experts.shape[1]
+        record = ExpertRecord(masks.method, *numbers, experts, tokens, logits, refitted_routers=is_refitted, **facts)
         (partial / EXPERTS_FILE).write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
         write_expert_card(partial, record, figures)
         loaded = move_like(read_model(transformers.AutoModelForCausalLM, partial, dtype=model.dtype), model)

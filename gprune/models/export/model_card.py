@@ -152,6 +152,8 @@ class ExpertRecord:
     """token ids of a short input"""
     probe_logits: list[float]
     """next-token logits after that input, for tokens spread evenly over the vocabulary"""
+    refitted_routers: bool = False
+    """True if the routers were refitted by distillation from the dense model"""
     source: str = ""
     """the dense model as the study names it"""
     fingerprint: str = ""
@@ -228,6 +230,8 @@ def write_expert_card(folder: Path, record: ExpertRecord, figures: Sequence[Figu
         f"`{record.method}` of GPrune Studio {__version__} removes: every mixture keeps {experts} of {record.experts}. "
         f"Attention, shared experts and dense layers are those of {source}."
     )
+    if record.refitted_routers:
+        title += f" The routers were refitted: trained to match the next-token distributions of {source}."
     kept_experts = f"`{EXPERTS_FILE}` lists the kept experts of every mixture of the base model."
     loading = "\n\n".join(("## How to load it", _LOADING_CODE.format(""), _STOCK_EXPERTS, kept_experts))
     _write_card(folder, record, (title,), figures, loading)

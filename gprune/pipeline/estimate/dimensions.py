@@ -39,6 +39,8 @@ class Dimensions:
     """weights of experts and routers; 0 for a dense model"""
     experts: int = 0
     """experts of a mixture; 0 for a dense model"""
+    router_weights: int = 0
+    """weights of the routers, an upper bound; 0 for a dense model"""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Dimensions:
@@ -108,7 +110,9 @@ def _of_mixture(folder: Path, values: Mapping[str, Any]) -> Dimensions:
     active = top_k * (width + dense.shape.hidden)
     names = {name: tensor.numbers for name, tensor in identity.stored_tensors(folder).items()}
     expert_weights = sum(size for name, size in names.items() if any(part in name for part in _EXPERT_PARTS))
-    shape = replace(dense.shape, neurons=max(active, dense.shape.neurons))
-    dimensions = replace(dense, shape=shape, expert_weights=expert_weights, experts=experts)
+    # an upper bound for the routers, because some layers can be dense
+    routers, shape = dense.shape.layers * experts * dense.shape.hidden, dense.shape
+    shape = replace(shape, neurons=max(active, shape.neurons))
+    dimensions = replace(dense, shape=shape, expert_weights=expert_weights, experts=experts, router_weights=routers)
     weights = sum(tensor.numbers for tensor in identity.parameter_tensors(folder))
     return replace(dimensions, other_weights=weights - dimensions.parameters)

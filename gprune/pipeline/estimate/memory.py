@@ -12,6 +12,7 @@ from gprune.pipeline.estimate.dimensions import Dimensions
 from gprune.pipeline.stages import StageId
 from gprune.pipeline.stages.pruning import fit_settings
 from gprune.records.experts import STRONGEST
+from gprune.records.repairs import ROUTERS
 from gprune.study import Study
 from gprune.study.methods import EXPERT_METHODS, METHODS, of_masks
 from gprune.system import machine
@@ -248,24 +249,29 @@ def _estimate_least_squares(case: Case, streams: float, share: float, weights: f
 def _estimate_learning(stage: StageId, case: Case) -> MemoryNeed:
     """Estimate learning: learned numbers, logits, stored activations and the dense model's states.
 
-    Thresholds, gates and scales are learned in the dense model. Scales of given masks and LoRA factors are learned in a
-    pruned model, next to the dense one.
+    Thresholds, gates and scales are learned in the dense model. Scales of given masks, LoRA factors and routers are
+    learned in a pruned model, next to the dense one.
     """
     study, model, calibration = case.study, case.model, case.study.calibration
     samples, length = calibration.samples, calibration.length
     # an upper bound for thresholds or gates with masks of four subsets, and for scales of units with biases
     trained, adapters = 2.0 * (model.units + model.shape.layers * model.shape.hidden), 0.0
     name, batch, sequences = "sparsity", study.sparsity.batch, 2 * samples
-    is_pruned, is_recovery = stage.kind in ("scales", "recovered"), stage.kind == "recovered"
+    is_pruned, is_recovery = stage.kind in ("scales", "recovered", ROUTERS), stage.kind == "recovered"
     if is_recovery:
         name, batch, sequences = "recovery", study.recovery.batch, len(study.recovery.roles) * samples
         trained, adapters = _count_lora_factors(case)
+    elif stage.kind == ROUTERS:
+        name, batch, sequences = "recovery", study.recovery.batch, len(study.repair.roles) * samples
+        trained = study.retention * model.router_weights
     elif is_pruned or (stage.method and METHODS[stage.method].scaled):
         name, batch = "scales", study.scales.batch
         sequences = len(study.scales.roles) * min(study.scales.samples, samples)
     batch, cached = min(batch, sequences), case.stream(sequences)
     logits = min(max(_LEARNING_LOGITS[case.gpu], 64 * model.vocabulary), batch * length * model.vocabulary)
-    activations = case.backward(length, study.retention if is_pruned else 1.0, recomputed=not is_recovery)
+    # with refitted routers, a token has as many experts as in the dense model
+    share = study.retention if stage.kind in ("scales", "recovered") else 1.0
+    activations = case.backward(length, share, recomputed=stage.kind not in ("recovered", ROUTERS))
     return MemoryNeed(
         weights=case.weights + (case.pruned(stage.method) if is_pruned else 0.0),
         # about 100 bytes a unit for the sorted order of all units, from which masks are built
@@ -358,7 +364,7 @@ _FORMULAS: dict[str, Callable[[StageId, Case], MemoryNeed | None]] = {
     "scores": _estimate_scores,
     "masks": _estimate_masks,
     "repaired": _estimate_repair_fit,
-    **dict.fromkeys(("learning", "gates", "scales", "recovered"), _estimate_learning),
+    **dict.fromkeys(("learning", "gates", "scales", "recovered", ROUTERS), _estimate_learning),
     **dict.fromkeys(("candidate", "perplexity", "recovered_perplexity", "accuracy", "answers"), _estimate_evaluation),
     **dict.fromkeys(("generated_answers", "open_answers"), _estimate_evaluation),
     "speed": _estimate_speed,

@@ -33,6 +33,7 @@ from gprune.pipeline.stages.experts import (
     expert_scores,
     expert_shape,
     expert_statistics,
+    router_weights,
 )
 from gprune.pipeline.stages.graph import KINDS, PAIR, Graph, Stage, StageId, every_need, order, required_stages, resolve
 from gprune.pipeline.stages.inputs import Inputs

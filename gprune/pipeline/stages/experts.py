@@ -1,6 +1,7 @@
 """Stages of studies that prune the experts of mixture-of-experts models: statistics, scores, rank drift, masks.
 
-Calibration sets and evaluations are the stages of all studies. A method of experts has masks and no repair.
+Calibration sets and evaluations are the stages of all studies. A method of experts has masks and, with
+`repair.kind` router, refitted routers.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,10 @@ from gprune.records.experts import (
     ExpertScores,
     ExpertShape,
     ExpertStatistics,
+    PrunedExperts,
+    RouterWeights,
 )
+from gprune.records.repairs import ROUTERS
 from gprune.study.methods import EXPERT_CRITERIA, EXPERT_METHODS, Method
 
 
@@ -140,6 +144,29 @@ def _mask_scores(graph: Graph, method: Method) -> list[Stage[Any]]:
         return [adapted_experts(graph, method.metric)]
     texts = {"single": PAIR[:1], "auxiliary": PAIR[1:], "score_average": PAIR}[method.scoring]
     return [expert_scores(graph, method.metric, text) for text in texts]
+
+
+@once
+def router_weights(graph: Graph, name: str) -> Stage[RouterWeights]:
+    """Declare the refitted routers of a method's model: distilled from the dense model on the texts of the repair."""
+    study, unused = graph.study, ("kind", "texts", "rank", "alpha", "targets")
+
+    def make(work: RunContext, texts: list[Tokens], masks: ExpertMasks) -> RouterWeights:
+        from gprune.pruning.experts.routers import refit_routers
+
+        work.release_model()
+        model = work.prune(PrunedExperts(masks))
+        run_arguments = study.recovery, study.seed, work.progress, work.resumption
+        return refit_routers(work.experts, model, name, texts, *run_arguments)
+
+    return graph.stage(
+        StageId(ROUTERS, method=name),
+        f"refitting the routers of {EXPERT_METHODS[name].label}",
+        make,
+        needs={"masks": expert_masks(graph, name), "texts": [tokens(graph, role) for role in study.repair.roles]},
+        reads=graph.model_digests,
+        settings=settings_of(study.recovery, without=unused) | {"seed": study.seed},
+    )
 
 
 def drifts_of_experts(graph: Graph) -> list[Stage[ExpertDrift]]:

@@ -99,6 +99,7 @@ KINDS: dict[str, Kind] = {
     "expert_drift": Kind(experts.ExpertDrift),
     "expert_adaptation": Kind(experts.AdaptedExperts),
     "expert_masks": Kind(experts.ExpertMasks),
+    "routers": Kind(experts.RouterWeights, seconds=30.0),
     "components": Kind(records.Components, seconds=2.0, on_demand=True),
     "map": Kind(records.NeuronMap, seconds=20.0, on_demand=True),
 }
@@ -108,7 +109,7 @@ FORMAT = 2
 """incremented when the layout of results on disk changes; older results are then ignored"""
 LEARNING = ("learning", "gates")
 """the kinds of stage that learn step by step"""
-_TRAINED = (*LEARNING, "scales", "recovered")
+_TRAINED = (*LEARNING, "scales", "recovered", "routers")
 """the kinds of stage that train parameters"""
 
 

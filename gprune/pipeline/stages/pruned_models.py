@@ -16,14 +16,14 @@ import numpy as np
 from gprune import records
 from gprune.pipeline.stages import baselines, pruning
 from gprune.pipeline.stages.calibration import held_out, tokens
-from gprune.pipeline.stages.experts import expert_masks
+from gprune.pipeline.stages.experts import expert_masks, router_weights
 from gprune.pipeline.stages.graph import LETTERS, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.inputs import CHECK, FRESH, SAMPLED, choice_roles, content_of, roles
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning import choosing
 from gprune.records import Choice, PrunedModel, PruningMasks, RepairedWeights, Tokens
-from gprune.records.experts import ExpertMasks
-from gprune.records.repairs import AUTO, FITTED, LEARNED, REPAIRS
+from gprune.records.experts import ExpertMasks, PrunedExperts
+from gprune.records.repairs import AUTO, FITTED, LEARNED, REPAIRS, ROUTERS
 from gprune.study import EvaluationSettings
 from gprune.study.methods import METHODS, Method, of_masks, own_repairs
 from gprune.study.settings import OWN, SCALED, TRIED_SCALED, UNREPAIRED, with_word
@@ -202,6 +202,8 @@ def _collect_repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]
     for name, kind in needs:
         if kind == FITTED:
             inputs[name] = pruning.repaired_weights(graph, entry.masks)
+        elif kind == ROUTERS:
+            inputs[name] = router_weights(graph, method)
         elif kind != LEARNED:
             inputs[name] = [pruning.OF_A_TEXT[kind](graph, text) for text in repair_texts(graph, entry)]
     scale_names = [name for name, kind in needs if kind == LEARNED]
@@ -217,14 +219,13 @@ def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
 
 def pruned_model(
     graph: Graph, method: str, masks: PruningMasks | ExpertMasks | None = None, recovered: Any = None, **inputs: Any
-) -> PrunedModel | ExpertMasks | None:
+) -> PrunedModel | PrunedExperts | None:
     """Return the description of a method's model from the records of `model_inputs`; None for the dense model.
 
-    `recovered` is the record of its recovery, or None before recovery. A model without some experts follows from its
-    masks.
+    `recovered` is the record of its recovery, or None before recovery.
     """
     if masks is None or isinstance(masks, ExpertMasks):
-        return masks
+        return None if masks is None else PrunedExperts(masks, **inputs)
     sequence = pruning.repairs(graph, method)
     if AUTO in sequence:
         sequence = pruning.chosen_repairs(graph, method, inputs["weights"].kind)
@@ -271,13 +272,13 @@ def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) 
         from gprune.models.export import checkpoint as folder_form
 
         work.progress(0, 1, "writing the model and reading it back")
-        if isinstance(masks, ExpertMasks):
+        model: Any = pruned_model(graph, method, masks, **inputs)
+        if isinstance(model, PrunedExperts):
             from gprune.models.export.expert_folder import save_experts
 
-            live, ids = work.live_model(method, masks), work.passage()
-            save_experts(live, work.tokenizer, folder / "model", masks, **graph.origin, ids=ids)
+            live, ids = work.live_model(method, model), work.passage()
+            save_experts(live, work.tokenizer, folder / "model", model, **graph.origin, ids=ids)
             return
-        model = cast(PrunedModel, pruned_model(graph, method, masks, **inputs))
         # the recovery is merged when the model is saved
         model_to_save = work.live_model(method, replace(model, recovered=None))
         folder_form.save(model_to_save, work.tokenizer, folder / "model", model, **graph.origin, ids=work.passage())

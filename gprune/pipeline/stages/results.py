@@ -25,7 +25,7 @@ from gprune.pipeline.stages.pruning import chosen_repairs, fixed_attention, repa
 from gprune.pipeline.stages.rasa import adapted_scores, agreements, modules
 from gprune.pipeline.stages.scoring import drift, partition
 from gprune.records import Choice, Repair, TextOverlap
-from gprune.records.repairs import AUTO, LEARNED, REPAIR_BY_WORD, labels
+from gprune.records.repairs import AUTO, LEARNED, REPAIR_BY_WORD, ROUTERS, labels
 from gprune.store import Store
 from gprune.study import Study
 from gprune.study.methods import EXPERT_METHODS, METHODS, RECOMMENDED
@@ -336,13 +336,16 @@ def method_inputs(results: Results, method: str) -> MethodInputs | None:
         return None
     required = order(every_need(needs))
     roles = {stage.id.texts[0] for stage in required if stage.kind == "tokens"}
+    learned = [stage for stage in required if stage.kind in (*LEARNING, LEARNED)]
+    # a run that ends with the masks has no routers
+    learned += [stage for stage in required if stage.kind == ROUTERS and results.holds(stage)]
     passes = [counts for stage in required if (counts := results.details(stage).get("passes"))]
     return MethodInputs(
         method=method,
         texts=tuple(label for role, label in {**LETTERS, GRADIENT: "its own text"}.items() if role in roles),
         forward=_sum_passes(passes, "forward"),
         backward=_sum_passes(passes, "backward"),
-        steps=sum(len(results.record(stage).steps) for stage in required if stage.kind in (*LEARNING, LEARNED)),
+        steps=sum(len(results.record(stage).steps) for stage in learned),
         attention=bool(fixed_attention(graph, settings)),
         repairs=applied_repairs(results, method),
         repaired_on=tuple(graph.letters[role] for role in _list_repair_texts(results, method)),

@@ -15,7 +15,7 @@ from gprune.data import texts
 from gprune.models import identity, vocabulary
 from gprune.pipeline.stages.inputs import Inputs
 from gprune.records import Array, PrunedModel, Tokens
-from gprune.records.experts import ExpertMasks
+from gprune.records.experts import PrunedExperts
 from gprune.study import Study
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.progress import Progress, silent
@@ -161,7 +161,7 @@ class RunContext:
             self._projected[digest] = project_inputs(self.decoder, tokens, settings, batch, self.progress)
         return self._projected[digest]
 
-    def live_model(self, name: str, pruned: PrunedModel | ExpertMasks | None) -> Any:
+    def live_model(self, name: str, pruned: PrunedModel | PrunedExperts | None) -> Any:
         """Return the model in memory that `pruned` describes (see `prune`); `name` identifies it.
 
         The last model is kept for the next stage. A call with the same name returns it, whatever `pruned` is.
@@ -176,17 +176,17 @@ class RunContext:
         """Release the model that `live_model` holds."""
         self._last_model = ("", None)
 
-    def prune(self, pruned: PrunedModel | ExpertMasks | None) -> Any:
+    def prune(self, pruned: PrunedModel | PrunedExperts | None) -> Any:
         """Return a physically smaller copy of the dense model with the masks and repairs, or experts, in `pruned`.
 
         None stands for the dense model itself.
         """
         if pruned is None:
             return self.language_model.model
-        if isinstance(pruned, ExpertMasks):
+        if isinstance(pruned, PrunedExperts):
             from gprune.pruning.experts.surgery import cut_experts
 
-            return cut_experts(self.experts, pruned)
+            return cut_experts(self.experts, pruned.masks, pruned.routers)
         from gprune.pruning import surgery
 
         return surgery.cut(self.decoder, pruned, self.progress)

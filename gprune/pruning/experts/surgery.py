@@ -18,16 +18,17 @@ from torch.overrides import TorchFunctionMode
 from gprune.models import devices
 from gprune.models.expert_decoder import ExpertDecoder, mixtures_of, set_expert_count
 from gprune.records import Array
-from gprune.records.experts import ExpertMasks
+from gprune.records.experts import ExpertMasks, RouterWeights
 from gprune.system.errors import ModelError
 
 
 @torch.no_grad()
-def cut_experts(decoder: ExpertDecoder, masks: ExpertMasks) -> nn.Module:
+def cut_experts(decoder: ExpertDecoder, masks: ExpertMasks, routers: RouterWeights | None = None) -> nn.Module:
     """Return the smaller model, a stock transformers model of the same family, device and number type.
 
-    Only tensors of mixtures are copied; all others are shared with the dense model, which is not changed. Raises
-    ModelError if the masks belong to another model, or leave fewer experts than a token or a router group needs.
+    Only tensors of mixtures are copied; all others are shared with the dense model, which is not changed. `routers`
+    are the refitted routers, or None to keep the dense model's rows. Raises ModelError if the masks belong to another
+    model, or leave fewer experts than a token or a router group needs.
     """
     _require_fitting_masks(decoder, masks)
     hooks = [part._hf_hook for part in decoder.model.modules() if hasattr(part, "_hf_hook")]
@@ -40,6 +41,12 @@ def cut_experts(decoder: ExpertDecoder, masks: ExpertMasks) -> nn.Module:
             rest = tensor.index_select(axis, index.to(tensor.device))
             setattr(owner, name, nn.Parameter(rest, requires_grad=False) if isinstance(tensor, nn.Parameter) else rest)
     set_expert_count(model, decoder.layout, masks.count)
+    if routers is not None:
+        for layer, mixture in enumerate(mixtures_of(model, decoder.layout).values()):
+            router: Any = mixture.router
+            router.weight.copy_(torch.tensor(routers.weights[layer]))
+            if routers.biases.size:
+                router.bias.copy_(torch.tensor(routers.biases[layer]))
     devices.release_hooks(model)
     return model.eval()
 

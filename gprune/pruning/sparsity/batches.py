@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gprune.models.decoder import Decoder
 from gprune.models.devices import AdaptiveBatches, out_of_memory
+from gprune.models.language_model import LanguageModel
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.records import Array, Tokens
 from gprune.records.calibration import unsigned_ids
@@ -104,7 +104,7 @@ class Teacher:
     missing states in the same batches and gets the same bits.
     """
 
-    decoder: Decoder
+    decoder: LanguageModel
     """the decoder; the caller removes masks (`MaskHooks.close`) before each call"""
     cache: Tensor | None
     """(sequences, tokens, hidden) on the CPU; None if it would be too large or every sequence is used once"""
@@ -120,11 +120,11 @@ class Teacher:
     """(sequences, tokens) int64 ids for recomputing missed sequences"""
 
     @classmethod
-    def build(cls, decoder: Decoder, sequences: int, length: int, epochs: int) -> Teacher:
+    def build(cls, decoder: LanguageModel, sequences: int, length: int, epochs: int) -> Teacher:
         """Return a teacher with a cache if there are several epochs and the machine has enough free memory."""
-        values = sequences * length * decoder.shape.hidden
+        values = sequences * length * decoder.config.hidden_size
         fits = epochs > 1 and values * decoder.dtype.itemsize <= machine.cache_budget()
-        size = (sequences, length, decoder.shape.hidden)
+        size = (sequences, length, decoder.config.hidden_size)
         cache = torch.empty(size, dtype=decoder.dtype) if fits else None
         return cls(decoder, cache, np.zeros(sequences, dtype=bool), np.zeros(sequences, dtype=np.int64))
 
@@ -153,7 +153,7 @@ class Teacher:
             ids: (sequences, tokens) token ids on the device of the model.
             progress: finished steps and total steps.
         """
-        size = (*ids.shape, self.decoder.shape.hidden)
+        size = (*ids.shape, self.decoder.config.hidden_size)
         states = torch.empty(size, dtype=self.decoder.dtype, device=ids.device)
 
         def run(rows: slice) -> None:

@@ -1,7 +1,8 @@
 """Train added numbers of a frozen model with Adam, by cross-entropy and distillation from the dense model.
 
-The numbers are low-rank factors (gprune.pruning.recovery.training), scales, or gates with scales
-(gprune.pruning.sparsity.scales). Losses, the dense model's states and checkpoints are shared with sparsity learning.
+The numbers are low-rank factors (gprune.pruning.recovery.training), scales, gates with scales
+(gprune.pruning.sparsity.scales), or the weights of routers (gprune.pruning.experts.routers). Losses, the dense model's
+states and checkpoints are shared with sparsity learning.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gprune.models.decoder import Decoder
 from gprune.models.devices import AdaptiveBatches
+from gprune.models.language_model import LanguageModel
 from gprune.pruning.sparsity.batches import Sampler, Teacher
 from gprune.pruning.sparsity.checkpoint import TrainingState, record_notices
 from gprune.pruning.sparsity.learning_loop import LearningLoop
@@ -57,7 +58,7 @@ class TuningBatches:
 
     def __init__(
         self,
-        student: Decoder,
+        student: LanguageModel,
         tuned: Tunable,
         teacher: Teacher,
         ids: Array,
@@ -67,10 +68,9 @@ class TuningBatches:
         """Store the inputs; `teacher` has the dense model's hidden states, see Tuner for the other arguments."""
         self._student, self._tuned, self._teacher = student, tuned, teacher
         self._ids, self._settings = ids, settings
-        remedy = (
-            f"set a smaller calibration.length, {settings.WHERE}distillation_weight 0, dtype bfloat16, or a device "
-            "with more memory"
-        )
+        # without distillation, the cross-entropy must be trained
+        spare = f"{settings.WHERE}distillation_weight 0, " if settings.cross_entropy_weight else ""
+        remedy = f"set a smaller calibration.length, {spare}dtype bfloat16, or a device with more memory"
         name, device = f"{settings.WHERE}batch", student.device
         self.sequences = AdaptiveBatches(settings.batch, ids.shape[1], name, remedy, device, on_progress, MethodError)
 
@@ -129,8 +129,8 @@ class Tuner:
 
     def __init__(
         self,
-        decoder: Decoder,
-        student: Decoder,
+        decoder: LanguageModel,
+        student: LanguageModel,
         tuned: Tunable,
         ids: Array,
         sets: Sequence[Array],
