@@ -44,7 +44,7 @@ class Repair:
     @property
     def fitted(self) -> bool:
         """Return True if it is fitted to masks, so that other masks need another fit."""
-        return bool({FITTED, LEARNED} & {*self.needs.values()})
+        return bool({FITTED, LEARNED, ROUTERS} & {*self.needs.values()})
 
 
 COMPENSATION = "bias_compensation"

@@ -161,7 +161,7 @@ def test_the_chosen_expert_is_removed_live_and_shows_its_strongest_tokens(expert
         [experts.study.text_name(text) for text in experts.study.evaluation.texts],
     )
     assert [(question, base) for question, base in pool.asked] == [
-        (Question(text, "dense", expert=(1, 7)), Question(text, "dense")) for text in texts
+        (Question(text, "dense", fitted=False, expert=(1, 7)), Question(text, "dense", fitted=False)) for text in texts
     ]
     answer = pool.latest("0")
     values = {metric.label.replace("\\", ""): metric.value for metric in page.metric}
@@ -186,8 +186,8 @@ def test_the_chosen_expert_is_removed_live_and_shows_its_strongest_tokens(expert
     page = open_page("inspector", run=experts.name, xp_layer="0", xp_expert=str(removed), xp_model="experts_reap")
     assert f"With expert {removed} of layer 0" in words(page)
     assert pool.asked[-1] == (
-        Question(texts[-1], "experts_reap", expert=(0, removed)),
-        Question(texts[-1], "experts_reap"),
+        Question(texts[-1], "experts_reap", fitted=False, expert=(0, removed)),
+        Question(texts[-1], "experts_reap", fitted=False),
     )
     pool.more, pool.asked = 0.0, []
     page.toggle(key="xp_live_toggle").set_value(False).run()

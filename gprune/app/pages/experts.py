@@ -21,6 +21,7 @@ from gprune.app.ui.text import escape, name_texts, text_names
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records.experts import STRONGEST
+from gprune.records.repairs import ROUTER
 
 _LAYER, _EXPERT, _MODEL, _LIVE = "xp_layer", "xp_expert", "xp_model", "xp_live"
 """address keys of the chosen expert, of the model that is changed, and of the live measurement"""
@@ -81,7 +82,7 @@ def _show_expert(run: Run, content: Card, criterion: str) -> None:
     subject = f"{'Without' if is_kept else 'With'} expert {expert} of layer {layer}"
     content.set_title(subject)
     if asking.can_ask(run, is_asked):
-        _show_cost(run, content, Question("", method, expert=unit), subject, methods[method])
+        _show_cost(run, content, Question("", method, fitted=False, expert=unit), subject, methods[method])
     elif texts:
         st.caption("Switch on “Live” to measure the perplexity of this model.")
     _show_tokens(run, content, unit)
@@ -93,7 +94,10 @@ def _show_cost(run: Run, content: Card, question: Question, subject: str, refere
     source = Source(run.root, run.graph)
     identities = {
         text: preview.pool().ask(
-            source, replace(question, text=text), asking.owner(f"expert {text}"), Question(text, question.method)
+            source,
+            replace(question, text=text),
+            asking.owner(f"expert {text}"),
+            replace(question, text=text, expert=None),
         )
         for text in names
     }
@@ -109,6 +113,8 @@ def _show_cost(run: Run, content: Card, question: Question, subject: str, refere
             content.set_title(f"{subject}: {_describe_cost(answers)}")
 
     asking.draw_until_complete(lambda: asking.is_refining(identities.values()), draw)
+    if run.study.repair.kind == ROUTER:
+        st.caption("Both models have the routers of the dense model, not the refitted ones.")
 
 
 def _describe_cost(answers: Mapping[str, Answer | None]) -> str:
