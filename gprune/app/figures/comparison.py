@@ -561,7 +561,7 @@ def plot_front(models: list[Option], names: Mapping[tuple[str, str], str], cost:
     for method in dict.fromkeys(model.line.method for model in models):
         members = [model for model in models if model.line.method == method]
         x = [positions[model.line.name] for model in members]
-        _add_marks(figure, method, members, x, names, front[1:-1], len(front) <= _MOST_NAMES, most)
+        _add_marks(figure, method, members, x, names, front, most)
     star = {"color": GREY, "symbol": "star", "size": _FRONT_SIZE}
     marks.add_points(figure, [1.0], [1.0], star, "the dense model<extra></extra>", name="dense")
     figure.add_hline(y=most, line={"color": GREY, "dash": "dot", "width": 1.5})
@@ -593,13 +593,15 @@ def _spread_costs(models: list[Option]) -> dict[tuple[str, str], float]:
 
 def _add_marks(
     figure: go.Figure, method: str, models: list[Option], x: list[float], names: Mapping[tuple[str, str], str],
-    inner_front: list[Option], are_named: bool, most: float,
+    front: list[Option], most: float,
 ) -> None:  # fmt: skip
     """Add the marks of the models of one method at the costs `x`.
 
-    If `are_named`, names that the legend lacks are written next to marks on the front. `inner_front` is the front
-    without its two ends.
+    Unless the front has many models, names that the legend lacks are written next to its marks; of models of one cost,
+    only the best one has its name written.
     """
+    best_of_cost = {round(model.cost, 2): model for model in sorted(front, key=lambda model: -model.loss.nats)}
+    has_name = best_of_cost.values() if len(front) <= _MOST_NAMES else ()
     named, entry = [(model, in_figure(names[model.line.name])) for model in models], in_figure(label(method))
     look = {
         "color": METHOD_COLORS.get(method, GREY),
@@ -608,8 +610,8 @@ def _add_marks(
         "opacity": [1.0 if model.front else 0.75 for model in models],
     }
     text_options = {
-        "text": [name * (model.front and are_named and name != entry) for model, name in named],
-        "textposition": [_name_side(model, most, model in inner_front) for model in models],
+        "text": [name * (model in has_name and name != entry) for model, name in named],
+        "textposition": [_name_side(model, most, model in front[1:-1]) for model in models],
         "textfont": {"size": 13},
     }
     whiskers = {"array": [model.loss.nats_margin * model.ratio for model in models], "thickness": 1}

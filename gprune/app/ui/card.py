@@ -97,7 +97,8 @@ class Card:
             self.set_title(panel.title)
         self.note_panel(panel)
         self._draw(panel, on_point, on_region)
-        caption = f"{panel.caption} {panel.action}".strip()
+        action = panel.action if on_point or on_region else ""
+        caption = f"{panel.caption} {action}".strip()
         if narrow:
             self.tools(caption=caption)
             self.tools(panel.table, switch=False, how=panel.how)
