@@ -9,7 +9,7 @@ from pruned_folder import masks_of, with_biases
 from tiny_family import tiny_decoder
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-from gprune.models import decoder as decoders
+from gprune.models import language_model
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, model_card, padded
 from gprune.models.families import FAMILIES, PRUNED_PREFIX, require_prunable, require_retention, shape_of
@@ -72,7 +72,7 @@ def test_the_adapter_says_what_the_model_says(family, settings, tmp_path):
         expected = decoder.model(ids).logits
     assert relative_error(expected, logits) > 1e-2
     assert relative_error(live(ids).logits, expected) <= 1e-5
-    assert relative_error(decoders.logits(live, live.base_model(ids).last_hidden_state), expected) <= 1e-5
+    assert relative_error(language_model.logits(live, live.base_model(ids).last_hidden_state), expected) <= 1e-5
 
     checkpoint.save(live, None, tmp_path / "out", masks, source="d", fingerprint="f")
     loaded = checkpoint.load_verified(tmp_path / "out")

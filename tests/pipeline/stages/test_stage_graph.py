@@ -64,8 +64,8 @@ def test_until_takes_no_more_than_it_says():
     assert asked_for == {name for name, kind in KINDS.items() if kind.on_demand}
     unasked = {"accuracy", "answers", "questions", "speed", "weighed", "recovered", "recovered_perplexity"}
     unasked |= {"generated_answers", "open_answers"}
-    of_experts = {name for name in KINDS if name.startswith("expert_")}
-    assert kinds["all"] == set(KINDS) - unasked - asked_for - of_experts and len(of_experts) == 6
+    of_experts = {name for name in KINDS if name.startswith("expert_")} | {"routers"}
+    assert kinds["all"] == set(KINDS) - unasked - asked_for - of_experts and len(of_experts) == 7
     assert {stage.name for stage in all_stages(graph)} == {stage.name for stage in execution_plan(graph)}
 
 
