@@ -58,6 +58,7 @@ def _carry(source, sink):
             end.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.long
 def test_a_deep_link_survives_the_token_and_the_address_is_clean(visit):
     server, name = visit.server, visit.first.name
     context = visit.person(inside=False)

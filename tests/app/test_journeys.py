@@ -64,6 +64,7 @@ def test_a_click_on_a_tab_is_in_the_address_and_back_leads_to_the_tab_before(vis
     expect(page.get_by_role("tab", name="lm-eval")).to_have_attribute("aria-selected", "true")
 
 
+@pytest.mark.long
 def test_wrong_fields_say_so_where_they_stand_and_the_keyboard_reaches_them(visit):
     page = visit.page("launch")
     field = page.locator(".st-key-launch_retention input")
@@ -153,9 +154,8 @@ def reader(chromium, shared_server):
         yield visit, visit.page()
 
 
-@pytest.mark.parametrize(
-    "where", ["drift", *(pytest.param(item, marks=pytest.mark.long) for item in [*addresses(), *STATES])]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("where", ["drift", *addresses(), *STATES])
 def test_no_page_has_a_serious_fault(reader, where):
     visit, page = reader
     visit.go(page, where)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from browser import AT_REST, Visit, expect
 
-pytestmark = [pytest.mark.browser, pytest.mark.process]
+pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.long]
 LAST = ".st-key-card_pd_layers, .st-key-card_pd_acting"
 OTHERS = "", "masks?tab=atlas"
 REST = "[class*=st-key-rest_of_page]"
@@ -27,7 +27,6 @@ def _go_on(page: Any, goes: str) -> None:
     page.mouse.wheel(0, 300) if goes == "wheel" else page.keyboard.press("PageDown")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("goes", ["wheel", "key"])
 def test_the_first_scroll_or_key_brings_the_rest(visit: Visit, goes: str) -> None:
     page = _decisions(visit, 720)
@@ -42,9 +41,7 @@ def test_the_first_scroll_or_key_brings_the_rest(visit: Visit, goes: str) -> Non
     expect(page.locator(REST)).to_have_count(0)
 
 
-@pytest.mark.parametrize(
-    ("height", "query"), [(2600, ""), pytest.param(720, "&pd_bins=4", marks=pytest.mark.long)], ids=["tall", "chosen"]
-)
+@pytest.mark.parametrize(("height", "query"), [(2600, ""), (720, "&pd_bins=4")], ids=["tall", "chosen"])
 def test_a_window_that_reaches_the_rest_or_an_address_with_choices_has_it_at_once(visit, height, query) -> None:
     expect(_decisions(visit, height, query).locator(LAST)).to_have_count(2)
 
@@ -61,7 +58,7 @@ def test_a_page_that_was_left_begins_at_its_top_again(visit: Visit) -> None:
     expect(page.locator(LAST)).to_have_count(0)
 
 
-@pytest.mark.parametrize("where", ["compare", *(pytest.param(where, marks=pytest.mark.long) for where in OTHERS)])
+@pytest.mark.parametrize("where", ["compare", *OTHERS])
 def test_nothing_is_drawn_below_the_mark_of_the_rest(visit: Visit, where: str) -> None:
     page = visit.person(viewport={"width": 1280, "height": 720}).new_page()
     page.goto(f"{visit.address}/{where}")

@@ -95,8 +95,12 @@ def test_missing_file_or_folder_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ("hellaswg", "there is no task 'hellaswg': did you mean hellaswag?"),
-        ("zzz", "known: demo_continuation, .*, openbookqa.*A file of your own questions ends in .jsonl"),
+        pytest.param("hellaswg", "there is no task 'hellaswg': did you mean hellaswag?", marks=pytest.mark.long),
+        pytest.param(
+            "zzz",
+            "known: demo_continuation, .*, openbookqa.*A file of your own questions ends in .jsonl",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_unknown_task_is_refused(task, message):

@@ -96,7 +96,7 @@ def test_a_generative_task_keeps_every_metric_under_its_name_and_every_question(
     assert analysis.mean_accuracy([figures], "fixed").value == 3 / 8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_generative_task_runs_on_the_demo_reports_and_can_be_cancelled(demo, data):
     steps = []
 
@@ -110,7 +110,7 @@ def test_a_generative_task_runs_on_the_demo_reports_and_can_be_cancelled(demo, d
     assert steps == [(2, 4, "tasks: answering"), (4, 4, "tasks: answering")]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fewer_go_through_the_model_where_memory_runs_out_and_the_answers_are_the_same(demo, data, monkeypatch):
     for task, call, halves in (("gsm8k", "generate", [2, 1]), ("piqa", "forward", [4, 2, 1])):
         settings = {"task_folder": str(data), "limit": halves[0], "batch": halves[0]}

@@ -216,6 +216,7 @@ def test_a_captured_graph_writes_the_greedy_tokens(build, kv_heads):
     assert all(row.peak_bytes > 4 * row.parameters and row.memory == "allocated" for row in rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("build", "kv_heads"), [(dense, 4), (pruned, 2)])
 def test_a_compiled_step_writes_the_greedy_tokens(build, kv_heads, monkeypatch):
     """Traced as the compiler does; what its own backend makes of the trace takes a minute."""

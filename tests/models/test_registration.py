@@ -33,15 +33,16 @@ AFTER_MODELLING = f"{ALONE}import gprune.models.export.modeling_gprune; gprune.r
 ENTRANCES = ("gprune.models.export.modeling_gprune", "transformers.models.auto.modeling_auto")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "first",
     [
         pytest.param(BEFORE, id="before transformers"),
-        pytest.param(AFTER, id="after transformers", marks=pytest.mark.long),
-        pytest.param(EXPLICIT, id="by its own call", marks=pytest.mark.long),
-        pytest.param(AFTER_MODELLING, id="by its own call, after the modelling file", marks=pytest.mark.long),
+        pytest.param(AFTER, id="after transformers"),
+        pytest.param(EXPLICIT, id="by its own call"),
+        pytest.param(AFTER_MODELLING, id="by its own call, after the modelling file"),
         # any entrance to transformers can be the first
-        *(pytest.param(f"import gprune\nimport {name}", id=name, marks=pytest.mark.long) for name in ENTRANCES),
+        *(pytest.param(f"import gprune\nimport {name}", id=name) for name in ENTRANCES),
     ],
 )
 def test_importing_gprune_makes_our_model_types_known(project, first):

@@ -58,6 +58,7 @@ def test_at_the_runs_own_masks_no_process_is_started(pool, tiny_run):
     assert answer.perplexity == pytest.approx(stored.perplexity)
 
 
+@pytest.mark.long
 def test_a_killed_worker_is_noticed_and_the_next_question_starts_another(pool, source):
     text = source.graph.study.evaluation.texts[0]
     finished(pool, pool.ask(source, Question(text, "gprune", masks_of(source, 0)), owner="me"))

@@ -77,7 +77,7 @@ def test_tasks_and_their_folder_are_options(tmp_path, capsys):
         ("tabel --model demo", r"table must be one of .*\(got 'tabel'\)"),
         ("main --model demo --set x", "--set takes FIELD=VALUE"),
         ("main --model demo --set calibration.bach=3", "did you mean 'calibration.batch'"),
-        ("main --model demo --tasks bolq", "there is no task 'bolq'"),
+        pytest.param("main --model demo --tasks bolq", "there is no task 'bolq'", marks=pytest.mark.long),
         ("main --model demo --tasks paper --task-folder absent", r"evaluation\.task_folder must be a folder"),
         ("main --model ./absent --scale demo", "there is no model folder"),
         ("main --model demo --report x.md", "needs exactly one of the tables study, repair"),
