@@ -4,6 +4,8 @@ Fig. 1a and Eq. 1 (section 3.1): distributions of the rank drift as shares of ne
 352,256 neurons (LLaMA-2-7B) needs only a hundred numbers.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,8 +60,15 @@ def distributions(drift: RankDrift | ExpertDrift, bins: int, layer: int | None =
     ]
 
 
+def resampling_floor(curves: Sequence[Distribution]) -> float:
+    """Return the larger median of the two resampling controls in `distributions`; NaN if neither has values."""
+    return max((curve.median for curve in curves[2:4] if math.isfinite(curve.median)), default=math.nan)
+
+
 def survival(curve: Distribution) -> Array:
-    """Return the (bins + 1,) percent of neurons whose drift is at least as large as each edge of the bins."""
+    """Return the (bins + 1,) percent of units whose drift is at least as large as each edge; NaN for an empty curve."""
+    if not curve.shares.any():
+        return np.full(len(curve.shares) + 1, np.nan)
     remaining: Array = 100.0 - np.concatenate([[0.0], np.cumsum(curve.shares)])
     return np.maximum(remaining, 0.0)
 

@@ -33,7 +33,7 @@ class Measurement:
 
     run: str
     method: str
-    """name of the method, one of gprune.study.methods.METHODS"""
+    """name of the method, one of gprune.study.methods.ALL_METHODS"""
     text: str
     """evaluation text"""
     perplexity: float

@@ -21,7 +21,7 @@ from gprune.analysis.ablation_effect import MIN_CHANGED_SHARE, AblationEffect
 from gprune.analysis.claims import BASES, CLAIMS, HOLDS
 from gprune.analysis.comparison import DENSE, MethodResult, Row, loss_difference, texts
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, bin_changes, pooled_retention
-from gprune.analysis.drift import Distribution
+from gprune.analysis.drift import Distribution, resampling_floor
 from gprune.analysis.formatting import format_signed, percent
 from gprune.analysis.paired_test import BETTER, INTERVAL, NOISE, WORSE, Difference, interval_in_percent, over_texts
 from gprune.analysis.thresholds import Counts
@@ -194,11 +194,13 @@ class Opponents:
     flap: MethodResult | None
     without_bias: MethodResult | None
     """FLAP without bias compensation, if it is much better than FLAP"""
+    ours: str = OURS
+    """identifier of the leading method, also if `leading` is None"""
 
     @property
     def name(self) -> str:
         """Return the display name of the leading method."""
-        return method_label(self.leading.method if self.leading else OURS)
+        return method_label(self.ours)
 
     @property
     def rivals(self) -> list[MethodResult]:
@@ -244,7 +246,8 @@ def opponents(
     if bias_harm is None or bias_harm.verdict != WORSE or bias_harm.change <= _MAX_BIAS_HARM:
         without_bias = None
     missing = missing_methods(lines, text, expected)
-    return Opponents(text, missing, lines_by_method.get(DENSE), leading, base, best, control, flap, without_bias)
+    dense = lines_by_method.get(DENSE)
+    return Opponents(text, missing, dense, leading, base, best, control, flap, without_bias, ours)
 
 
 def method_label(method: str) -> str:
@@ -258,16 +261,17 @@ def own_method(metric: str) -> str:
 
 
 def leading_pair(study: Study) -> tuple[str, str]:
-    """Return the method that a study's sentences are about, and the baseline of its metric.
+    """Return the leading method of a study and the baseline of its metric.
 
-    For experts, they are the first method that adapts its scores, or else the first that reads a text, and the same
-    criterion with scores on A.
+    For experts, the leading method is the first that adapts its scores, or else the first that reads a text. Its
+    baseline is the same criterion with scores on A; if that is the leading method, the next method that is no control,
+    or an empty string.
     """
     if not study.prunes_experts:
         return OURS, own_method(study.metric)
     methods = [EXPERT_METHODS[name] for name in study.methods if name in EXPERT_METHODS]
     methods.sort(key=lambda method: (method.scoring != "adapted", method.control))
-    return methods[0].name, methods[0].form_of
+    return methods[0].name, methods[0].form_of or next((m.name for m in methods[1:] if not m.control), "")
 
 
 # the cost of pruning
@@ -339,7 +343,7 @@ def why_no_winner(result: Opponents) -> str:
     if result.missing:
         return f"not measured: {join_words(list(map(method_label, result.missing)))}"
     if not (result.leading and result.base):
-        return f"{'a baseline' if result.leading else 'GPrune'} is not part of this run"
+        return f"{'a baseline' if result.leading else result.name} is not part of this run"
     if gap := budget_gap((result.leading.retention, result.base.retention)):
         names = join_words([result.name, method_label(result.base.method)])
         return f"the retentions of {names} differ by {percent(gap, 1)}"
@@ -451,8 +455,8 @@ def retention_finding(pruned: MethodResult, dense: MethodResult, text: str) -> s
 
 def drift_title(curves: Sequence[Distribution]) -> str:
     """Compare the rank shift by another text with that by resampling; `curves` is from `drift.distributions`."""
-    cross, floor = curves[0], max(curves[2].median, curves[3].median)
-    # NaN if a text has no two halves in which experts have ranks
+    cross, floor = curves[0], resampling_floor(curves)
+    # NaN if no text has two halves in which experts have ranks
     if not floor > 0:
         return f"Changing the calibration text shifts ranks by {percent(cross.median, 1)} of the ranking (median)"
     if cross.median < SMALL_RATIO * floor:
@@ -465,12 +469,17 @@ def drift_finding(curves: Sequence[Distribution]) -> str:
 
     `curves` is from `drift.distributions`: between the texts first, and the halves of each text third and fourth.
     """
-    cross, floor = curves[0], max(curves[2:4], key=lambda curve: curve.median)
-    correlations = f" Ranks correlate at {cross.correlation:.2f} and {floor.correlation:.2f}."
-    return (
+    cross, floor = curves[0], resampling_floor(curves)
+    if not math.isfinite(floor):
+        return f"{drift_title(curves)}."
+    finding = (
         f"{drift_title(curves)}. The median shift is {percent(cross.median, 1)} of the ranking between the texts "
-        f"and {percent(floor.median, 1)} between halves of one text."
-    ) + (correlations if math.isfinite(cross.correlation) else "")
+        f"and {percent(floor, 1)} between halves of one text."
+    )
+    if not math.isfinite(cross.correlation):
+        return finding
+    control = next(curve.correlation for curve in curves[2:4] if curve.median == floor)
+    return f"{finding} Ranks correlate at {cross.correlation:.2f} and {control:.2f}."
 
 
 def agreement_title(record: Agreement) -> str:

@@ -40,7 +40,9 @@ def add(commands: Any) -> None:
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="names of tables (see --list), or `all`")
     parser.add_argument("--list", action="store_true", help="list the tables")
     add_field(parser, "model", OPTIONS["model"], "; several models run one after the other", nargs="+")
-    parser.add_argument("--scale", help="paper, demo or study (default: demo for `demo`, else paper)")
+    parser.add_argument(
+        "--scale", help="paper, demo, study or experts (default: that of the table, demo for `demo`, else paper)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the studies that would run, and exit")
     parser.add_argument(
         "--report",

@@ -14,7 +14,7 @@ from gprune.models.export.model_card import EXPERTS_FILE, PRUNING_FILE, PruningR
 from gprune.system.errors import ModelError
 from gprune.system.safe_parsing import quote
 
-_STOCK_EXPERTS = f"pruned here, the kept experts are in {EXPERTS_FILE}: a stock model"
+_STOCK_EXPERTS = f"stock model without some experts; {EXPERTS_FILE} lists those that were kept"
 
 
 @dataclass(frozen=True, slots=True)

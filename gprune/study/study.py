@@ -152,7 +152,8 @@ class Study(Form):
         if self.prunes_experts:
             self._require_expert_settings()
         elif self.methods != ("dense",):
-            rule = "another kind than router, which repairs models that lack experts, or choose methods of experts"
+            # a study of the dense model alone repairs nothing
+            rule = "a kind other than router, which is for methods of experts"
             require(self.repair.kind != ROUTER, "repair.kind", self.repair.kind, rule)
         self._require_choosable()
         if self.sparsity.bias_compensation and self.repair.base != "own":

@@ -97,7 +97,11 @@ def test_a_folder_of_every_family_generates_in_a_process_without_this_package(tm
         ids = live.generate(torch.arange(3, 19)[None], max_new_tokens=5, do_sample=False, eos_token_id=None)
         expected.append(ids[0, 16:].tolist())
         contents = inspection.inspect(str(tmp_path / family))
-        assert contents.form.startswith("pruned here") and contents.layers == 3 and contents.neurons == ()
+        assert (
+            contents.form.startswith("stock model without some experts")
+            and contents.layers == 3
+            and contents.neurons == ()
+        )
         assert contents.experts.startswith("6 in a mixture") and contents.experts.endswith(", 2 per token")
         with pytest.raises(CheckpointError, match="stock model without some experts"):
             load_verified(tmp_path / family)

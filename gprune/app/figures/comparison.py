@@ -734,8 +734,10 @@ def find_choices(run: Run) -> dict[str, Choice]:
     """Return the choices of a run by method; of methods with equal masks, only the first is included."""
     by_method = {name: stages.find_choice(run.results, name) for name in run.study.methods}
     # reversed, so that the first method with these masks is stored last
-    first_methods = {METHODS[name].masks: name for name in reversed(by_method)}
-    return {name: choice for name, choice in by_method.items() if choice and first_methods[METHODS[name].masks] == name}
+    first_methods = {ALL_METHODS[name].masks: name for name in reversed(by_method)}
+    return {
+        name: choice for name, choice in by_method.items() if choice and first_methods[ALL_METHODS[name].masks] == name
+    }
 
 
 def plot_candidates(candidates: list[Candidate]) -> go.Figure:

@@ -135,7 +135,7 @@ def _legend_entry(curve: rank_analysis.Distribution) -> str:
 
 def _axis_end(curves: list[rank_analysis.Distribution]) -> float:
     # the axis ends with the last curve, so that the narrow peak of the resampling floor stays readable
-    last = max(int(np.flatnonzero(curve.shares).max()) for curve in curves)
+    last = max(int(np.flatnonzero(curve.shares).max()) for curve in curves if curve.shares.any())
     # one bin beyond the right edge of the last one
     return min(1.0, (last + 2) / len(curves[0].shares))
 

@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from gprune.analysis.drift import CROSS, FLOOR_AUXILIARY, FLOOR_PRIMARY
 from gprune.analysis.formatting import percent
 from gprune.analysis.thresholds import OUTCOMES
 from gprune.app.figures.drift import BINS, HISTOGRAM, distribution_panel
@@ -147,7 +148,7 @@ def expert_drift_by_layer(run: Run, *, criterion: str = "") -> Panel:
     record, (first, second) = run.load(stages.expert_rank_drift, criterion), text_pair(run.study)
     table = pd.DataFrame({"layer": list_layers(run)})
     curves = (record.magnitude, record.resample_primary, record.resample_auxiliary)
-    for name, values in zip(("A | B", "A resampled", "B resampled"), curves, strict=True):
+    for name, values in zip((CROSS, FLOOR_PRIMARY, FLOOR_AUXILIARY), curves, strict=True):
         ranked = np.isfinite(values)
         # NaN for a layer without ranked experts
         table[name] = np.where(ranked, values, 0).sum(axis=1) / np.where(ranked.any(axis=1), ranked.sum(axis=1), np.nan)
@@ -160,7 +161,7 @@ def expert_drift_by_layer(run: Run, *, criterion: str = "") -> Panel:
     return Panel(
         figure,
         "Mean over the ranked experts of a layer. Resampled: between two halves of one text.",
-        title=f"Mean rank drift by layer: {table['A | B'].min():.3f} to {table['A | B'].max():.3f}"
+        title=f"Mean rank drift by layer: {table[CROSS].min():.3f} to {table[CROSS].max():.3f}"
         if np.isfinite(record.signed).any()
         else "No expert has a rank on both texts",
         how=f"Drift from {first} to {second} by {EXPERT_CRITERIA[criterion]}. Halves have half the tokens. {_COLD}",

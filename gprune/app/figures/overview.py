@@ -57,20 +57,19 @@ def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
 def noise(run: Run) -> Panel:
     """Drift between the texts, compared with the drift by sampling alone."""
     curves = story.drift_distributions(run)
-    cross, _, *floors = curves
-    floor = max(curve.median for curve in floors)
+    cross, floor = curves[0], drift.resampling_floor(curves)
     # a metric that reads no text gives both texts the same ranks
     ratio = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
-    first, second = text_pair(run.study)
+    (first, second), has_floor = text_pair(run.study), bool(np.isfinite(floor))
     stage, units = stages.main_drift(run.graph), f"{run.study.unit}s"
     metric = EXPERT_CRITERIA[stage.id.metric] if run.study.prunes_experts else label(run.study.metric)
     return Panel(
         _plot_survival(curves, names_in_figure(run.study), units),
         f"Median drift of {escape(metric)} scores: {cross.median:.3f} from {first} to {second}, "
-        f"{floor:.3f} resampled. Shaded: above sampling noise.",
-        title=_noise_title(ratio, units) if np.isfinite(floor) else "Resampling noise is unknown",
-        alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} resampled",
-        table=lambda: drift.distribution_table(curves),
+        + (f"{floor:.3f} resampled. Shaded: above sampling noise." if has_floor else "unknown when resampled."),
+        title=_noise_title(ratio, units) if has_floor else "Resampling noise is unknown",
+        alt=f"median drift {cross.median:.3f} across texts" + (f", {floor:.3f} resampled" if has_floor else ""),
+        table=lambda: drift.distribution_table(curves, run.study.unit),
         how=f"Share of the {units} of all layers whose rank shifts by at least d. Grey: the same between two halves "
         "of one text, the effect of noise alone. The Rank drift tab has details.",
     )
@@ -125,7 +124,7 @@ def _plot_survival(curves: list[drift.Distribution], texts: dict[str, str], unit
     legend = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}
     figure.update_layout(legend=legend | {"traceorder": "normal", "bgcolor": "rgba(0,0,0,0)"})
     # the axis ends where fewer than 0.5% of the units are left
-    last = max(int(np.flatnonzero(values > 0.5).max()) for values in beyond.values())
+    last = max(int(np.flatnonzero(values > 0.5).max()) for values in beyond.values() if (values > 0.5).any())
     figure.update_xaxes(range=[0, min(1.0, (last + 2) / len(curves[0].shares))])
     return figure.update_yaxes(range=[0, 101])
 

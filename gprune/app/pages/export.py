@@ -19,6 +19,7 @@ from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import escape
 from gprune.models import identity
+from gprune.models.export.model_card import EXPERTS_FILE, PRUNING_FILE
 from gprune.pipeline import stages
 from gprune.pipeline.packs import DISCLOSED, SUFFIX, pack_contents, write_archive
 from gprune.pipeline.runs.opened import Run
@@ -27,7 +28,7 @@ from gprune.store import Store, checksums
 from gprune.system.errors import DamagedError, GpruneError, ModelError
 from gprune.system.units import amount
 
-RECORDS = {"neuron": "pruning.json", "expert": "experts.json"}
+RECORDS = {"neuron": PRUNING_FILE, "expert": EXPERTS_FILE}
 """file in the folder of a pruned model that lists its kept units, by unit"""
 _STOCK_FORMS = {
     "neuron": "every layer has the same width",

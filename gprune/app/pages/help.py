@@ -17,7 +17,7 @@ READ = dict(split_document(Path(__file__).with_name("reading.md").read_text("utf
 """for each tab: what to look at and, in a second paragraph, what it does not show"""
 KEYS = (
     ("P", "opens the slides from any page"),
-    ("Space, ← →, ↑ ↓", "on slides: next and previous; 1 to 8 jump to a slide; Escape opens its page"),
+    ("Space, ← →, ↑ ↓", "on slides: next and previous; a digit jumps to a slide; Escape opens its page"),
     ("Tab, Shift+Tab", "move through buttons, fields, tabs and lines, and out of a table"),
     ("Enter, Space", "press the focused element"),
     ("Arrow keys", "move a slider, or the line of a chart, by one step; go from tab to tab and through a table"),
@@ -33,7 +33,7 @@ FEATURES = {
     "calibration": "statistics of all calibration texts, and their distances",
     "drift": "rank drift with its resampling control, by layer; the neurons that shift most",
     "agreement": "ARI of the modules per layer, its controls, a third text",
-    "inspector": "one neuron: ranks on each text, activating contexts, promoted tokens, ablation",
+    "inspector": "one neuron: ranks on each text, activating contexts, promoted tokens, ablation; or the experts",
     "map": "map of the neurons of a layer by UMAP or PCA, with lasso",
     "lens": "text lens: loss token by token; continuations and chat answers of dense and pruned models, with KL",
     "decisions": "retention by drift bin, budget by layer, effect of each part of GPrune",
@@ -49,13 +49,16 @@ FEATURES = {
 }
 """the features of each tab"""
 COMMANDS = (
-    ("gprune run, study", "every method, gate, repair, recovery and the recommended recipe; two bundled demos"),
+    ("gprune run, study", "every method, gate, repair, recovery and the recommended recipe; four bundled demos"),
     ("gprune sweep, run --slurm", "sweeps, on one machine, several GPUs or a Slurm cluster"),
-    ("gprune reproduce", "the tables of the paper, next to the published figures"),
+    ("gprune reproduce", "the tables of the paper, next to the published figures; a report on experts"),
     ("gprune card, map, report, arrays", "a calibration card, neuron map, report, or the arrays of a run as files"),
     ("gprune export, gguf, speed", "folders, GGUF with free widths, speed of any model"),
     ("gprune pack, unpack, cache, jobs", "move runs, free the cache, follow jobs"),
-    ("gprune models, texts, tasks, plugins", "the 29 model families, and the available texts, tasks and plug-ins"),
+    (
+        "gprune models, texts, tasks, plugins",
+        "the 29 dense model families and 11 of mixtures, and the available texts, tasks and plug-ins",
+    ),
     ("import gprune", "the Python API; see the notebook examples/quickstart.ipynb"),
 )
 """the features of the command line and of the Python API"""

@@ -196,13 +196,14 @@ def measurement(
 
 
 def unavailable(run: Run) -> dict[str, str]:
-    """Return, by method, why masks of a run could not be computed, unless another run has computed them since."""
+    """Return, by method, why its masks or repair could not be computed, unless another run has computed them since."""
     reasons = {str(entry.get("key")): str(entry["reason"]) for entry in run.unavailable.values()}
     reasons_by_method = {}
-    for name, masks in run.masks_of.items():
-        stage = stages.masks(run.graph, masks)
-        if stage.key in reasons and not run.has_result(stage):
-            reasons_by_method[name] = reasons[stage.key]
+    for name in run.masks_of:
+        needed = stages.every_need(stages.model_inputs(run.graph, name))
+        failed = [stage for stage in needed if stage.key in reasons and not run.has_result(stage)]
+        if failed:
+            reasons_by_method[name] = reasons[failed[0].key]
     return reasons_by_method
 
 

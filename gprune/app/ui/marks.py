@@ -129,17 +129,18 @@ def survival_curves(
     lines: Mapping[str, dict[str, Any]],
     name: Callable[[drift.Distribution], str] = lambda distribution: distribution.name,
 ) -> tuple[go.Figure, dict[str, Array]]:
-    """Plot the percentage of neurons that shift by d or more; the excess over the higher resampling floor is shaded.
+    """Plot the percentage of units that shift by d or more; the excess over the higher resampling floor is shaded.
 
     `lines` has the line style of each curve by name; curves without a style are left out, and `name` returns the label
     of a curve. Returns the figure, and (bins + 1,) percentages by curve.
     """
     figure, edges = go.Figure(), np.linspace(0.0, 1.0, len(curves[0].shares) + 1)
     beyond = {curve.name: drift.survival(curve) for curve in curves}
-    floor = np.maximum(beyond[drift.FLOOR_PRIMARY], beyond[drift.FLOOR_AUXILIARY])
+    # a curve without values is NaN
+    floor = np.fmax(beyond[drift.FLOOR_PRIMARY], beyond[drift.FLOOR_AUXILIARY])
     invisible: dict[str, Any] = {"x": edges, "mode": "lines", "showlegend": False, "hoverinfo": "skip"}
     figure.add_scatter(y=floor, line={"width": 0}, **invisible)
-    top = np.maximum(beyond[drift.CROSS], floor)
+    top = np.fmax(beyond[drift.CROSS], floor)
     figure.add_scatter(y=top, line={"width": 0}, fill="tonexty", fillcolor=EXCESS, **invisible)
     for distribution in curves:
         if distribution.name in lines:

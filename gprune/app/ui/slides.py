@@ -78,7 +78,7 @@ _EXPERT_SLIDES = (
     Slide("drift", SLIDES[1].title, story.drift_finding, "expert_drift"),
     Slide(
         "inspector",
-        "Does the text decide which experts stay?",
+        "Do the decisions depend on the text?",
         lambda run: f"{story.dependence_finding(run)}.",
         "expert_dependence",
     ),

@@ -121,13 +121,15 @@ def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[
     """Return lines with the command, models, texts, sizes and seeds, and the test of differences."""
     scale, versions = all_series[0].scale, code()
     learning = f"{scale.epochs} epochs in steps of {scale.batch} sequences, "
+    if all_series[0].base.prunes_experts:
+        learning = ""
     lengths = sorted({value.length for block in series_blocks for answer in block.answers for value in answer.values})
     texts = {text: status for block in reversed(series_blocks) for text, status in block.texts.items()}.values()
     return [
         f"Command: `{command}`{''.join(f', {n} {versions[n]}' for n in ('commit', 'package') if n in versions)}.",
         f"{MEASURED}{', '.join(short(series.model) for series in all_series)}. Calibration uses {scale.samples} "
         f"sequences of A ({short(scale.primary)}) and of B ({short(scale.auxiliary)}), "
-        f"{learning * (not all_series[0].base.prunes_experts)}and seeds {', '.join(map(str, scale.seeds))}; "
+        f"{learning}and seeds {', '.join(map(str, scale.seeds))}; "
         f"each seed draws its own sequences. Perplexity is measured on {scale.windows or 'all'} windows of "
         f"{', '.join(map(str, lengths)) or '128'} tokens of each text:",
         "\n".join(f"- {short(text.text)}{text.sentence.removeprefix(text.text)}." for text in texts),
@@ -136,19 +138,23 @@ def _describe_measurement(all_series: Sequence[Series], series_blocks: Sequence[
     ]
 
 
-def _format_claims(claims: Sequence[Claim], cases: Sequence[Case], level: int) -> list[str]:
-    """Return a heading, a note, and the table of claims with their outcomes over the cases."""
+def _format_claims(claims: Sequence[Claim], cases: Sequence[Case], level: int, *, by_seed: bool = False) -> list[str]:
+    """Return a heading, a note, and the table of claims with their outcomes over the cases.
+
+    `by_seed` adds the number of seeds that are in favor.
+    """
+    heads = ["cases", *(["seeds in favor"] if by_seed else []), "mean change of perplexity"]
     rows = []
     for claim in claims:
-        verdict = judge_claim(claim, cases)
-        numbers = [""] * 3
+        verdict, numbers = judge_claim(claim, cases), [""] * len(heads)
         if verdict.cases:
-            numbers = [verdict.counts, verdict.seeds, f"{format_signed(100 * verdict.change, '.1f')}%"]
+            change = f"{format_signed(100 * verdict.change, '.1f')}%"
+            numbers = [verdict.counts, *([verdict.seeds] if by_seed else []), change]
         rows.append([claim.sentence, claim.source or "additional check", verdict.outcome, *numbers])
     return [
         f"{'#' * level} {VERDICTS}",
         "A case is a model, a retention and a text. Lower perplexity is better.",
-        Table.of(("claim", "from", "outcome", "cases", "seeds in favor", "mean change of perplexity"), rows).markdown(),
+        Table.of(("claim", "from", "outcome", *heads), rows).markdown(),
     ]
 
 
@@ -439,7 +445,9 @@ def experts_document(store: Store, all_series: Sequence[Series], command: str) -
         "Means over ranked experts and seeds. *Half* compares a half of A with a half of B, as large as the halves of "
         "one text in the controls. Experts with few tokens have no rank; their number is the last column.",
         Table.of(_DRIFT_HEADS, [row for block in series_blocks for row in _list_drifts(block)]).markdown(),
-        *_format_claims(EXPERT_CLAIMS, [case for block in series_blocks for case in _expert_cases(block)], 2),
+        *_format_claims(
+            EXPERT_CLAIMS, [case for block in series_blocks for case in _expert_cases(block)], 2, by_seed=True
+        ),
         "A claim about texts has a case for each criterion.",
     ]
     return "\n\n".join(paragraphs) + "\n"
@@ -455,8 +463,10 @@ def _write_expert_block(block: Block) -> list[str]:
 
 def _list_drifts(block: Block) -> list[list[str]]:
     """Return the mean drift over seeds for every criterion and text B; empty except at the first retention."""
+    if block.retention != block.series.scale.retentions[0]:
+        return []
     rows = []
-    for answers in block.methods.values() if block.retention == block.series.scale.retentions[0] else ():
+    for answers in block.methods.values():
         method = EXPERT_METHODS.get(answers[0].row.method)
         if method is not None and method.scoring == "auxiliary":
             runs = [opened(answer.row.study, block.results.store) for answer in answers]
@@ -479,8 +489,10 @@ def _expert_cases(block: Block) -> list[Case]:
         names["single"] = f"experts_{criterion}"
         related = "".join(block.texts[case.text].related.values())
         if related in ("A", "B"):
-            matched, other = ("single", "auxiliary")[:: 1 if related == "A" else -1]
-            names |= {"matched": names.get(matched, ""), "other": names.get(other, "")}
+            on_primary, on_auxiliary = names["single"], names.get("auxiliary", "")
+            is_primary = related == "A"
+            names["matched"] = on_primary if is_primary else on_auxiliary
+            names["other"] = on_auxiliary if is_primary else on_primary
         losses = {key: case.losses[name] for key, name in names.items() if name in case.losses}
         missing = frozenset(key for key, name in names.items() if name in case.missing)
         cases.append(replace(case, losses=losses, missing=missing))

@@ -12,7 +12,7 @@ from gprune.experiments.reproduction.scale import Scale
 from gprune.experiments.scheduler import ScheduledStudy
 from gprune.pipeline.stages import UNTIL
 from gprune.study import Study, short
-from gprune.study.methods import EXPERT_METHODS, METHODS, METRICS
+from gprune.study.methods import ALL_METHODS, EXPERT_METHODS, METHODS, METRICS
 from gprune.system import forms, safe_parsing
 
 GROUP = "reproduce"
@@ -80,7 +80,7 @@ class TableStudy(ScheduledStudy):
 
 def label(row: Row) -> str:
     """Return the label of a row's method in tables: `GPrune (FLAP)`, `Wanda-sp`."""
-    method = METHODS[row.method]
+    method = ALL_METHODS[row.method]
     return f"{method.label} ({metric_label(row.study.metric)})" if method.learns else method.label
 
 
@@ -95,7 +95,8 @@ class Series:
     def __init__(self, model: str, scale: Scale, method: str = "gprune") -> None:
         """Build the base study of a folder, a hub name, or `demo`, from which all other studies differ.
 
-        `method` prunes the kind of units of all studies. Raises SettingsError if a setting of the scale is not valid.
+        `method` decides whether the studies prune neurons or experts. Raises SettingsError if a setting of the scale is
+        not valid.
         """
         self.model, self.scale = model, scale
         study = Study(model, scale.primary, scale.auxiliary, methods=(method,), group=GROUP)

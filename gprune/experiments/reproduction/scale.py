@@ -117,7 +117,8 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     """
     name = name or ("demo" if model == "demo" else "paper")
     require_choice("--scale", name, SCALES)
-    scale = dict(zip(SCALES, (_paper_scale, _demo_scale, _study_scale, _experts_scale), strict=True))[name](model)
+    builders = {"paper": _paper_scale, "demo": _demo_scale, "study": _study_scale, "experts": _experts_scale}
+    scale = builders[name](model)
     fields = {field: value for field, value in (changes or {}).items() if value is not None}
     if "texts" not in fields and any(role in fields for role in ROLES):
         fields["texts"] = tuple(fields.get(role, getattr(scale, role)) for role in ROLES)

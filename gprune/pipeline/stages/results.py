@@ -251,7 +251,7 @@ class MethodInputs:
     """The texts, passes, learning and repairs that a method used."""
 
     method: str
-    """name of the method, one of gprune.study.methods.METHODS"""
+    """name of the method, one of gprune.study.methods.ALL_METHODS"""
     texts: tuple[str, ...]
     """names of its calibration texts (A, B, C, self ..., see `graph.LETTERS`)"""
     forward: float

@@ -6,6 +6,7 @@ logit of -inf for it (``mask_experts``). The router selects as many experts per 
 """
 
 import copy
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -77,13 +78,16 @@ def mask_experts(decoder: ExpertDecoder, experts: Array) -> Iterator[None]:
     """Let no router select an expert that is False in (mixtures, experts) masks while the context is open.
 
     The outputs equal those of `cut_experts`, without a copy of a weight, and mixtures may keep different numbers of
-    experts. Raises ModelError if the masks belong to another model, or leave fewer experts than a token needs.
+    experts. Raises ModelError if the masks belong to another model, or leave fewer experts than a token or a router
+    group needs.
     """
     _require_shape(decoder, experts, "given")
-    if (least := int(experts.sum(axis=1).min())) < decoder.shape.top_k:
+    in_groups, needed = _count_in_groups(decoder, experts)
+    if (kept := int(in_groups.min())) < needed:
+        place = "router group" if decoder.shape.groups > 1 else "mixture"
         raise ModelError(
-            f"a mixture would keep {least} of {decoder.shape.experts} experts, but its router needs "
-            f"{decoder.shape.top_k}: remove fewer experts"
+            f"a {place} would keep {kept} of {decoder.shape.experts // decoder.shape.groups} experts, but its router "
+            f"needs {needed}: remove fewer experts"
         )
     with ExitStack() as stack:
         for mixture, mask in zip(decoder.mixtures, experts, strict=True):
@@ -115,12 +119,17 @@ def _require_shape(decoder: ExpertDecoder, experts: Array, method: str) -> None:
 
 
 def _require_fitting_masks(decoder: ExpertDecoder, masks: ExpertMasks) -> None:
-    shape = decoder.shape
     _require_shape(decoder, masks.experts, masks.method)
-    in_groups = masks.experts.reshape(len(shape.layers), shape.groups, -1).sum(axis=2)
-    least = max(shape.top_k / shape.top_groups, 2 if shape.groups > 1 else 1)
-    if in_groups.min() != in_groups.max() or in_groups.min() < least:
+    in_groups, needed = _count_in_groups(decoder, masks.experts)
+    if in_groups.min() != in_groups.max() or in_groups.min() < needed:
         raise ModelError(
             f"the {masks.method} masks keep {in_groups.min()} to {in_groups.max()} experts in a router group: keep the "
-            f"same number in every group, at least {int(np.ceil(least))}"
+            f"same number in every group, at least {needed}"
         )
+
+
+def _count_in_groups(decoder: ExpertDecoder, experts: Array) -> tuple[Array, int]:
+    """Return the (mixtures, groups) kept experts of every router group, and the number that a group needs."""
+    shape = decoder.shape
+    needed = max(math.ceil(shape.top_k / shape.top_groups), 2 if shape.groups > 1 else 1)
+    return experts.reshape(len(shape.layers), shape.groups, -1).sum(axis=2), needed
