@@ -211,6 +211,9 @@ def test_a_typed_text_is_read_and_shown_as_text(visit):
 def test_three_models_continue_a_prompt_and_their_tokens_are_coloured_on_a_phone_too(visit):
     page = visit.page("lens?lens_temperature=0&lens_tokens=12")
     page.get_by_label("Prompt", exact=True).fill("The river was")
+    page.keyboard.press("Tab")
+    # the page moves while it is drawn with the new prompt
+    page.wait_for_function(AT_REST)
     page.get_by_role("button", name="Continue", exact=True).click()
     card = page.locator(".st-key-card_lens_writing")
     expect(card.get_by_text(re.compile("^12 tokens, mean KL [0-9.]+ nats$"))).to_have_count(2)

@@ -19,7 +19,7 @@ from gprune.models.export.expert_folder import save_experts
 from gprune.models.families import require_expert_retention
 from gprune.models.loadable import require_expert_model
 from gprune.pruning.experts.surgery import cut_experts, mask_experts
-from gprune.records.experts import ExpertMasks
+from gprune.records.experts import ExpertMasks, PrunedExperts
 from gprune.system.errors import CheckpointError, ModelError, SettingsError
 
 IMPLEMENTATIONS = ("eager", "grouped_mm", "batched_mm")
@@ -93,7 +93,7 @@ def test_a_folder_of_every_family_generates_in_a_process_without_this_package(tm
         decoder = tiny_mixture(family)
         masks = random_masks(decoder, 6)
         live = cut_experts(decoder, masks)
-        save_experts(live, None, tmp_path / family, masks, source=family, fingerprint="")
+        save_experts(live, None, tmp_path / family, PrunedExperts(masks), source=family, fingerprint="")
         ids = live.generate(torch.arange(3, 19)[None], max_new_tokens=5, do_sample=False, eos_token_id=None)
         expected.append(ids[0, 16:].tolist())
         contents = inspection.inspect(str(tmp_path / family))

@@ -18,7 +18,7 @@ from gprune.models.export import padded
 from gprune.models.export.expert_folder import save_experts
 from gprune.models.loading import load, load_tokenizer
 from gprune.pruning.experts.surgery import cut_experts
-from gprune.records.experts import ExpertMasks
+from gprune.records.experts import ExpertMasks, PrunedExperts
 
 pytestmark = [pytest.mark.long, pytest.mark.process]
 
@@ -112,7 +112,7 @@ def test_llama_cpp_takes_a_mixture_without_some_experts(family, tmp_path):
     )
     masks = ExpertMasks("experts_random", kept, 0.5, 0.5)
     live = cut_experts(decoder, masks)
-    folder = save_experts(live, tokenizer, tmp_path / "out", masks, source=family, fingerprint="")
+    folder = save_experts(live, tokenizer, tmp_path / "out", PrunedExperts(masks), source=family, fingerprint="")
     require_same_logits_in_llama_cpp(folder, live, is_byte_level=True)
 
 
