@@ -194,13 +194,13 @@ class Opponents:
     flap: MethodResult | None
     without_bias: MethodResult | None
     """FLAP without bias compensation, if it is much better than FLAP"""
-    ours: str = OURS
+    leading_name: str = OURS
     """identifier of the leading method, also if `leading` is None"""
 
     @property
     def name(self) -> str:
         """Return the display name of the leading method."""
-        return method_label(self.ours)
+        return method_label(self.leading_name)
 
     @property
     def rivals(self) -> list[MethodResult]:
@@ -226,17 +226,23 @@ class Opponents:
 
 
 def opponents(
-    lines: Sequence[MethodResult], text: str, expected: Expected = _NOTHING, ours: str = OURS, metric_method: str = FLAP
+    lines: Sequence[MethodResult],
+    text: str,
+    expected: Expected = _NOTHING,
+    leading_name: str = OURS,
+    metric_method: str = FLAP,
 ) -> Opponents:
-    """Select the lines to compare the method `ours` with on a text; `metric_method` is the baseline of its metric."""
+    """Select the lines to compare the method `leading_name` with on a text; `metric_method` is the baseline of its metric."""
     lines_by_method = {line.method: line for line in lines if line.by_seed(text)}
-    rivals = [line for name, line in lines_by_method.items() if name in ALL_METHODS and name not in (ours, DENSE)]
+    rivals = [
+        line for name, line in lines_by_method.items() if name in ALL_METHODS and name not in (leading_name, DENSE)
+    ]
     rivals.sort(key=lambda line: line.loss(text))
     base = lines_by_method.get(metric_method)
     # another method must not replace the expected one while its result is missing
     if base is None and metric_method not in (method for _, method in expected.get(text, ())):
         base = next((line for line in rivals if ALL_METHODS[line.method].baseline), None)
-    leading = lines_by_method.get(ours)
+    leading = lines_by_method.get(leading_name)
     fair = {line.method: line for line in rivals if is_comparable(leading, line, text)}
     best, control = (
         next((line for name, line in fair.items() if ALL_METHODS[name].control == kind), None) for kind in (False, True)
@@ -247,7 +253,7 @@ def opponents(
         without_bias = None
     missing = missing_methods(lines, text, expected)
     dense = lines_by_method.get(DENSE)
-    return Opponents(text, missing, dense, leading, base, best, control, flap, without_bias, ours)
+    return Opponents(text, missing, dense, leading, base, best, control, flap, without_bias, leading_name)
 
 
 def method_label(method: str) -> str:

@@ -83,10 +83,10 @@ def mask_experts(decoder: ExpertDecoder, experts: Array) -> Iterator[None]:
     """
     _require_shape(decoder, experts, "given")
     in_groups, needed = _count_in_groups(decoder, experts)
-    if (kept := int(in_groups.min())) < needed:
-        place = "router group" if decoder.shape.groups > 1 else "mixture"
+    if (fewest := int(in_groups.min())) < needed:
+        container = "router group" if decoder.shape.groups > 1 else "mixture"
         raise ModelError(
-            f"a {place} would keep {kept} of {decoder.shape.experts // decoder.shape.groups} experts, but its router "
+            f"a {container} would keep {fewest} of {decoder.shape.experts // decoder.shape.groups} experts, but its router "
             f"needs {needed}: remove fewer experts"
         )
     with ExitStack() as stack:
