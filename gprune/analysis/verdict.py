@@ -232,7 +232,7 @@ def opponents(
     leading_name: str = OURS,
     metric_method: str = FLAP,
 ) -> Opponents:
-    """Select the lines to compare the method `leading_name` with on a text; `metric_method` is the baseline of its metric."""
+    """Select the lines to compare a leading method with on a text; `metric_method` is the baseline of its metric."""
     lines_by_method = {line.method: line for line in lines if line.by_seed(text)}
     rivals = [
         line for name, line in lines_by_method.items() if name in ALL_METHODS and name not in (leading_name, DENSE)

@@ -85,9 +85,9 @@ def mask_experts(decoder: ExpertDecoder, experts: Array) -> Iterator[None]:
     in_groups, needed = _count_in_groups(decoder, experts)
     if (fewest := int(in_groups.min())) < needed:
         container = "router group" if decoder.shape.groups > 1 else "mixture"
+        size = decoder.shape.experts // decoder.shape.groups
         raise ModelError(
-            f"a {container} would keep {fewest} of {decoder.shape.experts // decoder.shape.groups} experts, but its router "
-            f"needs {needed}: remove fewer experts"
+            f"a {container} would keep {fewest} of {size} experts, but its router needs {needed}: remove fewer experts"
         )
     with ExitStack() as stack:
         for mixture, mask in zip(decoder.mixtures, experts, strict=True):
