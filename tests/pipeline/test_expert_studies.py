@@ -207,7 +207,7 @@ def test_a_study_of_neurons_shows_no_trace():
             "methods must be dense or a method of experts next to expe",
         ),
         ({"repair": {"kind": "least_squares"}}, "repair.kind must be own, none or router with experts_reap"),
-        ({"repair": {"kind": "router"}, "methods": ["flap"]}, "repair.kind must be another kind than router"),
+        ({"repair": {"kind": "router"}, "methods": ["flap"]}, "repair.kind must be a kind other than router"),
         ({"recovery": {"kind": "lora"}}, "recovery.kind must be none with experts_reap"),
         ({"offload": True}, "offload must be false with experts_reap, which needs the whole model"),
         ({"methods": ["experts_wanda"]}, "methods must be one of experts_frequency, experts_freq"),
