@@ -43,7 +43,7 @@ def _drift_values(record: RankDrift | ExpertDrift) -> dict[str, Array]:
 def expert_drift(run: Run) -> pd.DataFrame:
     """Return one row per criterion and expert with its rank drift, NaN for cold experts, and the controls."""
     parts = []
-    for criterion in (stage.id.metric for stage in stages.drifts_of_experts(run.graph)):
+    for criterion in stages.criteria_of(run.graph):
         record = run.load(stages.expert_rank_drift, criterion)
         tokens = {"tokens_primary": record.tokens_primary, "tokens_auxiliary": record.tokens_auxiliary}
         parts.append(_of_experts(run, _drift_values(record) | tokens, "criterion", criterion))
@@ -53,7 +53,7 @@ def expert_drift(run: Run) -> pd.DataFrame:
 def expert_scores(run: Run) -> pd.DataFrame:
     """Return one row per criterion and expert with its score on A, on B and, if the run has it, after RASA."""
     parts = []
-    for criterion in (stage.id.metric for stage in stages.drifts_of_experts(run.graph)):
+    for criterion in stages.criteria_of(run.graph):
         values = {role: run.load(stages.expert_scores, criterion, role).values for role in stages.PAIR}
         adapted = run.find(stages.adapted_experts, criterion)
         values |= {} if adapted is None else {"adapted": adapted.values}

@@ -47,8 +47,7 @@ _MOST_SEPARATED = 40
 
 def criterion_labels(run: Run) -> dict[str, str]:
     """Return the labels of the criteria whose drift the study computes; first those that it adapts."""
-    names = [stage.id.metric for stage in stages.drifts_of_experts(run.graph)]
-    return {name: EXPERT_CRITERIA[name] for name in names}
+    return {name: EXPERT_CRITERIA[name] for name in stages.criteria_of(run.graph)}
 
 
 def _choose_criterion(run: Run, criterion: str) -> str:

@@ -188,7 +188,7 @@ def decision_differences(run: Run) -> pd.DataFrame:
         return float((masks[0].experts != masks[1].experts).mean())
 
     rows = []
-    for name in (stage.id.metric for stage in stages.drifts_of_experts(run.graph)):
+    for name in stages.criteria_of(run.graph):
         pair = [criteria.score_experts(name, sums) for sums in statistics]
         halves = [criteria.score_halves(name, sums, shards[::2], shards[1::2]) for sums in statistics]
         compared = (pair, (halves[0][0], halves[1][0]), halves[0])

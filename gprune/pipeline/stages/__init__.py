@@ -27,6 +27,7 @@ from gprune.pipeline.stages.calibration import (
 from gprune.pipeline.stages.evaluation import accuracy, answers, perplexity, questions, recovered_perplexity, speed
 from gprune.pipeline.stages.experts import (
     adapted_experts,
+    criteria_of,
     drifts_of_experts,
     expert_masks,
     expert_rank_drift,

@@ -169,12 +169,17 @@ def router_weights(graph: Graph, name: str) -> Stage[RouterWeights]:
     )
 
 
-def drifts_of_experts(graph: Graph) -> list[Stage[ExpertDrift]]:
-    """Return the rank drifts of the criteria of the study's methods, or of REAP if they are all random.
+def criteria_of(graph: Graph) -> list[str]:
+    """Return the criteria of the study's methods, or REAP if they are all random.
 
     Criteria whose scores are adapted come first, in the order of the methods.
     """
     used = [EXPERT_METHODS[name] for name in graph.study.methods if name in EXPERT_METHODS]
     used.sort(key=lambda method: method.scoring != "adapted")
-    criteria = dict.fromkeys(method.metric for method in used if method.metric != "random")
-    return [expert_rank_drift(graph, criterion) for criterion in criteria or ("reap",)]
+    names = dict.fromkeys(method.metric for method in used if method.metric != "random")
+    return list(names) or ["reap"]
+
+
+def drifts_of_experts(graph: Graph) -> list[Stage[ExpertDrift]]:
+    """Return the rank drifts of `criteria_of`."""
+    return [expert_rank_drift(graph, criterion) for criterion in criteria_of(graph)]
